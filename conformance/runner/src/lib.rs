@@ -1,0 +1,1 @@
+//! Judges any client or server against the overload contract, from outside, in any language.

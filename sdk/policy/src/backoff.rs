@@ -1,0 +1,1 @@
+//! Growth and jitter: pure functions of attempt number and `rng`.

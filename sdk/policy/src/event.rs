@@ -1,0 +1,39 @@
+//! What happened, for the adapter to count and log: pure crates tell, they do not log.
+
+use std::time::Duration;
+
+use crate::StopReason;
+
+/// One thing worth counting. Closed sets only, so that it can become a label.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A wait was decided: the hint's D and the wait drawn.
+    RetryScheduled {
+        /// D, `None` without a hint.
+        hint: Option<Duration>,
+        /// The wait from receipt of the head.
+        wait: Duration,
+    },
+    /// A retry left: how long it really waited, against the hint it had. Early is a defect and must stay at zero.
+    RetrySent {
+        /// Time since receipt of the head.
+        waited: Duration,
+        /// D, `None` without a hint.
+        hint: Option<Duration>,
+        /// True when it left before D.
+        early: bool,
+    },
+    /// The call stopped.
+    GaveUp(StopReason),
+}
+
+/// Where events go; `()` drops them.
+pub trait Events {
+    /// Called once an event.
+    fn emit(&mut self, event: Event);
+}
+
+impl Events for () {
+    fn emit(&mut self, _event: Event) {}
+}

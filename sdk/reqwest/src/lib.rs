@@ -1,0 +1,1 @@
+//! The overload-aware caller with reqwest's manners.

@@ -1,0 +1,26 @@
+//! May this work join? The server's judgement, without I/O, clock or entropy of its own.
+//!
+//! A queue that takes everything answers nothing in time. [`Controller`] predicts, before work joins, when it would
+//! be done; what cannot be done in time, or would take someone else's future, is refused at once with a code and a
+//! window to come back in. It owns the order of the queues but not the work: the adapter keeps the payloads, asks
+//! [`Controller::next_step`] what to start or refuse after every change, and reports every ending through
+//! [`Controller::finish`].
+//!
+//! ```text
+//! Work -> admit(now) -> Decision::{Accept(Ticket), Defer(Ticket), Reject(Rejection)}
+//!      -> next_step(now) -> Step::{Start, Refuse} ... -> finish(now, ticket, ending)
+//! ```
+//!
+//! `now` and `rng` are arguments; events come out, nothing is logged here.
+
+mod controller;
+mod event;
+pub mod profile;
+mod snapshot;
+mod work;
+
+pub use controller::{Controller, Decision, Rejection, Step};
+pub use event::{Event, Events};
+pub use profile::{Profile, ProfileError};
+pub use snapshot::{ClassSnapshot, Snapshot, TierSnapshot};
+pub use work::{ClassId, Ending, TenantId, Ticket, Work};

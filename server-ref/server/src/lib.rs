@@ -1,0 +1,1 @@
+//! The reference admission server: bounded queues, honest refusals, a profile in YAML.
