@@ -5,3 +5,5 @@
 //! each, and the suite has to notice. The adapter protocol is `conformance/contract/ADAPTER.md`.
 
 pub mod protocol;
+#[cfg(feature = "mutants")]
+pub mod mutant;
