@@ -1,0 +1,4 @@
+//! What the examples share: a load of callers that can be pointed at a server, and what it counts.
+
+pub mod load;
+pub mod tally;
