@@ -127,7 +127,6 @@ impl<B: Body> ResponseBody<B> {
     ///
     /// # Errors
     /// The body unchanged, where some of it was read: it has to go on being read through this type.
-    #[expect(clippy::result_large_err, reason = "the other way out is the same value")]
     pub fn into_inner(self) -> Result<B, Self> {
         if self.seen.bytes.is_empty() && self.seen.error.is_none() {
             Ok(self.rest)

@@ -184,7 +184,12 @@ impl<S> Inner<S> {
         S: Clone,
     {
         match self {
-            Self::Ready(service) => Self::Idle(service.clone()),
+            Self::Ready(ready) => {
+                let service = ready.clone();
+                // A clone is not ready; dropping the original is what gives the place up.
+                drop(ready);
+                Self::Idle(service)
+            }
             other => other,
         }
     }
@@ -262,7 +267,7 @@ impl Running {
         } = self;
         let action = shared
             .entropy
-            .with(|rng| call.next_action(now, &mut *lock(destination), rng, &mut events));
+            .with(|rng| call.next_action(now, &mut lock(destination), rng, &mut events));
         events.flush(&self.shared.counters);
         (now, action)
     }
@@ -276,7 +281,7 @@ impl Running {
             shared,
         } = self;
         shared.entropy.with(|rng| {
-            call.on_outcome(received, now, outcome, &mut *lock(destination), rng, &mut events);
+            call.on_outcome(received, now, outcome, &mut lock(destination), rng, &mut events);
         });
         events.flush(&self.shared.counters);
     }
@@ -286,7 +291,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let mut events = Buffer::default();
         self.call
-            .cancel(clock::now(), &mut *lock(&self.destination), &mut events);
+            .cancel(clock::now(), &mut lock(&self.destination), &mut events);
         events.flush(&self.shared.counters);
     }
 }
