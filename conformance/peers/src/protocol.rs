@@ -55,19 +55,24 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
             replies.send(with_id(id, json!({"ok": true}))).await?;
             break;
         }
-        let (adapter, replies) = (Arc::clone(&adapter), replies.clone());
-        running.spawn(async move {
-            let reply = match cmd.as_str() {
-                "hello" => {
-                    let mut hello = adapter.hello();
-                    hello["protocol"] = json!(1);
-                    hello
-                }
-                cmd => adapter.answer(cmd, command).await,
-            };
-            // The writer only goes away when stdout is closed: nobody is left to tell.
-            let _ = replies.send(with_id(id, reply)).await;
-        });
+        // Calls overlap; everything else takes effect in the order it was said.
+        if cmd == "call" {
+            let (adapter, replies) = (Arc::clone(&adapter), replies.clone());
+            running.spawn(async move {
+                let reply = adapter.answer(&cmd, command).await;
+                // The writer only goes away when stdout is closed: nobody is left to tell.
+                let _ = replies.send(with_id(id, reply)).await;
+            });
+            continue;
+        }
+        let reply = if cmd == "hello" {
+            let mut hello = adapter.hello();
+            hello["protocol"] = json!(1);
+            hello
+        } else {
+            adapter.answer(&cmd, command).await
+        };
+        replies.send(with_id(id, reply)).await?;
     }
     running.shutdown().await;
     drop(replies);

@@ -9,6 +9,8 @@ use holdoff_contract::{Applied, Granularity, Hint, Overload, Retry, field_name};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::command::{BudgetKnobs, PolicyKnobs};
+
 /// A rule to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClientMutant {
@@ -147,5 +149,17 @@ fn rewrite(headers: &mut HeaderMap, overload: &Overload) {
             Some(value) => headers.insert(name, value.clone()),
             None => headers.remove(name),
         };
+    }
+}
+
+impl ClientMutant {
+    /// The policy's knobs, changed.
+    pub fn knobs(self, mut knobs: PolicyKnobs) -> PolicyKnobs {
+        match self {
+            Self::Persistent => knobs.max_attempts = Some(12),
+            Self::NoBudget => knobs.budget = Some(BudgetKnobs { capacity: Some(u32::MAX) }),
+            _ => {}
+        }
+        knobs
     }
 }
