@@ -111,7 +111,10 @@ pub(crate) struct Seen<E> {
 
 impl<E> Default for Seen<E> {
     fn default() -> Self {
-        Self { bytes: Bytes::new(), error: None }
+        Self {
+            bytes: Bytes::new(),
+            error: None,
+        }
     }
 }
 
@@ -124,9 +127,12 @@ impl<B: Body> ResponseBody<B> {
     ///
     /// # Errors
     /// The body unchanged, where some of it was read: it has to go on being read through this type.
-    #[expect(clippy::result_large_err, reason = "the other way out is the same value")]
     pub fn into_inner(self) -> Result<B, Self> {
-        if self.seen.bytes.is_empty() && self.seen.error.is_none() { Ok(self.rest) } else { Err(self) }
+        if self.seen.bytes.is_empty() && self.seen.error.is_none() {
+            Ok(self.rest)
+        } else {
+            Err(self)
+        }
     }
 }
 
@@ -180,7 +186,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_read_comes_first_and_then_the_rest() {
-        let seen = Seen { bytes: Bytes::from_static(b"ab"), error: None };
+        let seen = Seen {
+            bytes: Bytes::from_static(b"ab"),
+            error: None,
+        };
         let body = ResponseBody::new(seen, Full::new(Bytes::from_static(b"cd")));
         assert_eq!(body.size_hint().exact(), Some(4));
         let body = body.into_inner().expect_err("some of it was read");

@@ -11,13 +11,19 @@ use std::time::{Duration, Instant, SystemTime};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 /// Monotonic time.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the monotonic clock"
+)]
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
 /// The wall clock, for an HTTP-date that comes without a usable `Date` (CONTRACT section 4 rule 5).
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the wall clock"
+)]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
@@ -35,7 +41,9 @@ pub(crate) struct RanOut;
 pub(crate) async fn within<F: Future>(limit: Option<Instant>, future: F) -> Result<F::Output, RanOut> {
     match limit {
         None => Ok(future.await),
-        Some(at) => tokio::time::timeout_at(at.into(), future).await.map_err(|_| RanOut),
+        Some(at) => tokio::time::timeout_at(at.into(), future)
+            .await
+            .map_err(|_| RanOut),
     }
 }
 

@@ -88,21 +88,37 @@ where
     let mut service = match inner.ready(limit).await {
         Inner::Ready(service) => service,
         inner @ Inner::Idle(_) => {
-            return Brought { inner, last: Last::Nothing, received: clock::now(), outcome: Outcome::TimedOut };
+            return Brought {
+                inner,
+                last: Last::Nothing,
+                received: clock::now(),
+                outcome: Outcome::TimedOut,
+            };
         }
         // Nothing was sent, so nothing was applied.
         Inner::Broken(service, error) => {
             let (inner, last) = (Inner::Idle(service), Last::Failed(Failure::NotConnected, error));
-            return Brought { inner, last, received: clock::now(), outcome: Outcome::NotConnected };
+            return Brought {
+                inner,
+                last,
+                received: clock::now(),
+                outcome: Outcome::NotConnected,
+            };
         }
     };
-    let result = clock::within(limit, service.call(request)).await.map(|done| done.map_err(Into::into));
+    let result = clock::within(limit, service.call(request))
+        .await
+        .map(|done| done.map_err(Into::into));
     let received = clock::now();
     let inner = Inner::Idle(service);
     let (last, outcome) = match result {
         Err(clock::RanOut) => (Last::Nothing, Outcome::TimedOut),
         Ok(Ok(response)) => {
-            let receipt = Receipt { received, limit, compat: shared.compat };
+            let receipt = Receipt {
+                received,
+                limit,
+                compat: shared.compat,
+            };
             let (response, outcome) = reject::judge(response, &receipt, &shared.counters).await;
             (Last::Response(response), outcome)
         }
@@ -120,7 +136,12 @@ where
             (Last::Failed(failure, error), outcome)
         }
     };
-    Brought { inner, last, received, outcome }
+    Brought {
+        inner,
+        last,
+        received,
+        outcome,
+    }
 }
 
 /// Hands on what the last attempt brought, or the reason why the call stopped.
@@ -163,7 +184,12 @@ impl<S> Inner<S> {
         S: Clone,
     {
         match self {
-            Self::Ready(service) => Self::Idle(service.clone()),
+            Self::Ready(ready) => {
+                let service = ready.clone();
+                // A clone is not ready; dropping the original is what gives the place up.
+                drop(ready);
+                Self::Idle(service)
+            }
             other => other,
         }
     }
@@ -174,7 +200,9 @@ impl<S> Inner<S> {
         S: Service<Request<B>>,
         S::Error: Into<BoxError>,
     {
-        let Self::Idle(mut service) = self else { return self };
+        let Self::Idle(mut service) = self else {
+            return self;
+        };
         let polled = clock::within(limit, poll_fn(|cx| service.poll_ready(cx))).await;
         match polled {
             Ok(Ok(())) => Self::Ready(service),
@@ -216,7 +244,11 @@ impl Running {
         let (scheme, authority) = origin::key(&plan.parts().uri);
         let destination = shared.destinations.get(scheme, &authority);
         let call = Call::new(Arc::clone(&shared.policy), plan.spec(), clock::now());
-        Self { call, destination, shared }
+        Self {
+            call,
+            destination,
+            shared,
+        }
     }
 
     /// Where the call's time ends.
@@ -228,10 +260,14 @@ impl Running {
     fn next_action(&mut self) -> (Instant, Action) {
         let now = clock::now();
         let mut events = Buffer::default();
-        let Self { call, destination, shared } = self;
+        let Self {
+            call,
+            destination,
+            shared,
+        } = self;
         let action = shared
             .entropy
-            .with(|rng| call.next_action(now, &mut *lock(destination), rng, &mut events));
+            .with(|rng| call.next_action(now, &mut lock(destination), rng, &mut events));
         events.flush(&self.shared.counters);
         (now, action)
     }
@@ -239,9 +275,13 @@ impl Running {
     fn on_outcome(&mut self, received: Instant, outcome: Outcome) {
         let now = clock::now();
         let mut events = Buffer::default();
-        let Self { call, destination, shared } = self;
+        let Self {
+            call,
+            destination,
+            shared,
+        } = self;
         shared.entropy.with(|rng| {
-            call.on_outcome(received, now, outcome, &mut *lock(destination), rng, &mut events);
+            call.on_outcome(received, now, outcome, &mut lock(destination), rng, &mut events);
         });
         events.flush(&self.shared.counters);
     }
@@ -250,7 +290,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let mut events = Buffer::default();
-        self.call.cancel(clock::now(), &mut *lock(&self.destination), &mut events);
+        self.call
+            .cancel(clock::now(), &mut lock(&self.destination), &mut events);
         events.flush(&self.shared.counters);
     }
 }

@@ -66,7 +66,10 @@ struct Inner {
 
 enum Kind {
     /// The policy stopped the call.
-    GaveUp { give_up: GiveUp, failure: Option<Failure> },
+    GaveUp {
+        give_up: GiveUp,
+        failure: Option<Failure>,
+    },
     /// The transport failed in a way that sending again cannot help.
     Transport,
     /// There is no request to send.
@@ -101,20 +104,32 @@ impl Error {
     pub(crate) fn gave_up(give_up: GiveUp, failed: Option<(Failure, BoxError)>) -> Self {
         let (failure, transport) = failed.map_or((None, None), |(kind, error)| (Some(kind), Some(error)));
         let cause = match (&give_up.last, transport) {
-            (Some(last), then) => Cause::Refused(Refused { overload: last.overload.clone(), then }),
+            (Some(last), then) => Cause::Refused(Refused {
+                overload: last.overload.clone(),
+                then,
+            }),
             (None, Some(error)) => Cause::Other(error),
             (None, None) => Cause::Nothing,
         };
-        Self(Box::new(Inner { kind: Kind::GaveUp { give_up, failure }, cause }))
+        Self(Box::new(Inner {
+            kind: Kind::GaveUp { give_up, failure },
+            cause,
+        }))
     }
 
     pub(crate) fn transport(error: BoxError) -> Self {
-        Self(Box::new(Inner { kind: Kind::Transport, cause: Cause::Other(error) }))
+        Self(Box::new(Inner {
+            kind: Kind::Transport,
+            cause: Cause::Other(error),
+        }))
     }
 
     /// For adapters: the request could not be built, so there was nothing to send.
     pub fn request(error: impl Into<BoxError>) -> Self {
-        Self(Box::new(Inner { kind: Kind::Request, cause: Cause::Other(error.into()) }))
+        Self(Box::new(Inner {
+            kind: Kind::Request,
+            cause: Cause::Other(error.into()),
+        }))
     }
 
     /// Was the call refused for overload? Also true where a later attempt failed otherwise.
@@ -166,7 +181,10 @@ impl Error {
 
     /// Did the call's own time run out, during an attempt or because the hint ends after it?
     pub fn is_timeout(&self) -> bool {
-        matches!(self.why(), Some(StopReason::DeadlineExceeded | StopReason::DeadlineBeforeHint))
+        matches!(
+            self.why(),
+            Some(StopReason::DeadlineExceeded | StopReason::DeadlineBeforeHint)
+        )
     }
 
     /// Could the request not be built (a bad URL, header, tier or task class)?
@@ -187,7 +205,9 @@ impl Error {
     /// received, or dependency_timeout where a dependency may have begun and did not answer. `None` where the
     /// failure is not overload: answer 502 or 503 without contract fields.
     pub fn for_caller(&self, hop: PassUp) -> Option<Overload> {
-        let Kind::GaveUp { give_up, failure } = &self.0.kind else { return None };
+        let Kind::GaveUp { give_up, failure } = &self.0.kind else {
+            return None;
+        };
         if let Some(last) = &give_up.last {
             let relay = Relay {
                 elapsed: clock::now().saturating_duration_since(last.received),
@@ -227,7 +247,12 @@ impl fmt::Display for Error {
             Kind::Transport => return f.write_str("the request could not be sent"),
             Kind::GaveUp { give_up, .. } => give_up,
         };
-        write!(f, "gave up ({}) after {} attempt", give_up.why.as_str(), give_up.attempts)?;
+        write!(
+            f,
+            "gave up ({}) after {} attempt",
+            give_up.why.as_str(),
+            give_up.attempts
+        )?;
         if give_up.attempts != 1 {
             f.write_str("s")?;
         }
@@ -262,7 +287,10 @@ impl fmt::Debug for Error {
         match &self.0.cause {
             Cause::Nothing => {}
             Cause::Refused(Refused { then: None, .. }) => {}
-            Cause::Refused(Refused { then: Some(error), .. }) | Cause::Other(error) => {
+            Cause::Refused(Refused {
+                then: Some(error), ..
+            })
+            | Cause::Other(error) => {
                 out.field("source", error);
             }
         }
@@ -289,6 +317,8 @@ impl fmt::Display for Refused {
 
 impl StdError for Refused {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.then.as_ref().map(|error| &**error as &(dyn StdError + 'static))
+        self.then
+            .as_ref()
+            .map(|error| &**error as &(dyn StdError + 'static))
     }
 }

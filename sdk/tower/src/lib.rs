@@ -54,5 +54,6 @@ pub use builder::OverloadLayerBuilder;
 pub use error::{BoxError, Classify, Error, Failure, PassUp, Refused, by_io_kind};
 pub use options::{AttemptContext, CallOptions};
 pub use origin::{InvalidOrigin, Origin};
+pub use reject::Redirected;
 pub use service::{CallFuture, OverloadLayer, OverloadService};
 pub use telemetry::{CounterSnapshot, Counters};

@@ -18,7 +18,9 @@ pub struct Origin {
 
 /// A text that is no origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("origin {value:?} is not allowed: it must be http:// or https:// with a host, such as https://api.example:8443")]
+#[error(
+    "origin {value:?} is not allowed: it must be http:// or https:// with a host, such as https://api.example:8443"
+)]
 pub struct InvalidOrigin {
     /// What was given, cut to 128 characters.
     pub value: String,
@@ -29,7 +31,10 @@ impl Origin {
     pub fn of(uri: &Uri) -> Option<Self> {
         let (scheme, authority) = key(uri);
         let known = (scheme == "http" || scheme == "https") && !authority.is_empty();
-        known.then(|| Self { scheme: scheme.into(), authority: authority.into() })
+        known.then(|| Self {
+            scheme: scheme.into(),
+            authority: authority.into(),
+        })
     }
 
     /// Is this the origin of that URI?
@@ -48,7 +53,9 @@ impl FromStr for Origin {
             .ok()
             .as_ref()
             .and_then(Self::of)
-            .ok_or_else(|| InvalidOrigin { value: text.chars().take(128).collect() })
+            .ok_or_else(|| InvalidOrigin {
+                value: text.chars().take(128).collect(),
+            })
     }
 }
 
@@ -62,7 +69,9 @@ impl fmt::Display for Origin {
 /// of a client are one destination. Allocates only where the spelling must change.
 pub(crate) fn key(uri: &Uri) -> (&str, Cow<'_, str>) {
     let scheme = uri.scheme_str().unwrap_or("");
-    let Some(authority) = uri.authority() else { return (scheme, Cow::Borrowed("")) };
+    let Some(authority) = uri.authority() else {
+        return (scheme, Cow::Borrowed(""));
+    };
     let whole = authority.as_str();
     // Credentials are no part of whom we talk to, and must not show up in logs.
     let mut spelled = whole.rsplit_once('@').map_or(whole, |(_, host)| host);

@@ -43,7 +43,12 @@ impl<B: ReplayBody> Plan<B> {
         let said = RequestFields::read(&parts.headers);
         let own_keys = match options.idempotency_key {
             Some(_) => Vec::new(),
-            None => parts.headers.get_all(field_name::IDEMPOTENCY_KEY).iter().cloned().collect(),
+            None => parts
+                .headers
+                .get_all(field_name::IDEMPOTENCY_KEY)
+                .iter()
+                .cloned()
+                .collect(),
         };
         let trusted = defaults.trusted.iter().any(|origin| origin.is_of(&parts.uri));
         let tenant = options.tenant.or(said.tenant).or_else(|| defaults.tenant.clone());
@@ -56,8 +61,19 @@ impl<B: ReplayBody> Plan<B> {
             cost: options.cost.or(said.cost),
             idempotency_key: options.idempotency_key.or(said.idempotency_key),
         };
-        let replay = if body.replay().is_some() { Replay::Bytes } else { Replay::Once };
-        Self { parts, body: Some(body), fields, own_keys, replay, incoming: options.incoming }
+        let replay = if body.replay().is_some() {
+            Replay::Bytes
+        } else {
+            Replay::Once
+        };
+        Self {
+            parts,
+            body: Some(body),
+            fields,
+            own_keys,
+            replay,
+            incoming: options.incoming,
+        }
     }
 
     pub(crate) fn parts(&self) -> &Parts {
@@ -101,7 +117,10 @@ impl<B: ReplayBody> Plan<B> {
                 parts.headers.append(field_name::IDEMPOTENCY_KEY, key.clone());
             }
         }
-        parts.extensions.insert(AttemptContext { number: send.number, time_left: send.time_left });
+        parts.extensions.insert(AttemptContext {
+            number: send.number,
+            time_left: send.time_left,
+        });
         Some(Request::from_parts(parts, body))
     }
 }

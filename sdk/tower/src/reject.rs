@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use holdoff_contract::Scope;
 use holdoff_contract::limits::{MAX_BODY_READ, MAX_BODY_TIME};
 use holdoff_contract::read::{Compat, Head, ReadOptions, Reading};
 use holdoff_policy::Outcome;
@@ -24,6 +25,11 @@ use crate::telemetry::Counters;
 /// Longest time spent on getting rid of a body that nobody wants; the same a server spends on a request that it
 /// refuses (CONTRACT section 2). A body that fits into it is there with its head, or nearly so.
 pub(crate) const DRAIN_TIME: Duration = Duration::from_millis(100);
+
+/// Set by a transport in the extensions of a response that another origin answered, after a redirect: what that
+/// origin says holds for this request only, and not for the origin that the request was made to (SEC-01).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirected;
 
 /// When a response came, and what bounds reading it.
 pub(crate) struct Receipt {
@@ -50,12 +56,18 @@ where
         status if status.is_success() => Outcome::Success,
         StatusCode::BAD_GATEWAY => Outcome::BadGateway,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            let options = ReadOptions { now: clock::wall(), compat: receipt.compat };
+            let options = ReadOptions {
+                now: clock::wall(),
+                compat: receipt.compat,
+            };
             let head = Head::read(parts.status, &parts.headers, &options);
             let whole = head.wants_body() && read_whole(&mut body, &mut seen, receipt).await;
             match head.finish(whole.then_some(&*seen.bytes)) {
-                Reading::Overload(overload, malformed) => {
+                Reading::Overload(mut overload, malformed) => {
                     counters.malformed(malformed.sources);
+                    if parts.extensions.get::<Redirected>().is_some() {
+                        overload.scope = Scope::Request;
+                    }
                     Outcome::Overload(overload)
                 }
                 Reading::NotOverload if parts.status == StatusCode::GATEWAY_TIMEOUT => Outcome::BadGateway,
@@ -64,7 +76,10 @@ where
         }
         _ => Outcome::Answered,
     };
-    (Response::from_parts(parts, ResponseBody::new(seen, body)), outcome)
+    (
+        Response::from_parts(parts, ResponseBody::new(seen, body)),
+        outcome,
+    )
 }
 
 /// Reads a body into `seen`, and tells whether that is all of it: not where it is longer than 64 KiB, fails, or is

@@ -63,7 +63,10 @@ impl<S> Layer<S> for OverloadLayer {
     type Service = OverloadService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        OverloadService { inner, shared: Arc::clone(&self.shared) }
+        OverloadService {
+            inner,
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -93,7 +96,9 @@ where
     type Future = CallFuture<RB>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.inner.poll_ready(cx).map_err(|error| Error::transport(error.into()))
+        self.inner
+            .poll_ready(cx)
+            .map_err(|error| Error::transport(error.into()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {

@@ -88,7 +88,9 @@ impl Counters {
 
     pub(crate) fn malformed(&self, sources: u16) {
         if sources > 0 {
-            self.0.hints_malformed.fetch_add(u64::from(sources), Ordering::Relaxed);
+            self.0
+                .hints_malformed
+                .fetch_add(u64::from(sources), Ordering::Relaxed);
             metrics::counter!("holdoff_hints_malformed_total").increment(u64::from(sources));
         }
     }
@@ -97,7 +99,11 @@ impl Counters {
         match event {
             Event::RetryScheduled { hint, wait } => {
                 self.0.waits.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(hint_ms = hint.map(millis), wait_ms = millis(wait), "retry scheduled");
+                tracing::debug!(
+                    hint_ms = hint.map(millis),
+                    wait_ms = millis(wait),
+                    "retry scheduled"
+                );
             }
             Event::RetrySent { waited, hint, early } => {
                 self.0.retries.fetch_add(1, Ordering::Relaxed);
