@@ -98,7 +98,11 @@ pub async fn run(load: Load, live: Arc<Live>, stop: CancellationToken) -> Tally 
                 End::Refused => live.refused.fetch_add(1, Ordering::Relaxed),
                 End::Failed => 0,
             };
-            tally.lock().unwrap_or_else(PoisonError::into_inner).calls.push(record);
+            tally
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .calls
+                .push(record);
         });
     }
     tokio::select! {
@@ -124,14 +128,28 @@ async fn call(load: &Load, tier: usize, patience: Duration) -> CallRecord {
     let started = now();
     let (end, attempts, wait) = match &load.caller {
         Caller::Holdoff(client) => obedient(client, &load.base, Tier::ALL[tier], patience).await,
-        Caller::Deaf { client, attempts, pause } => {
+        Caller::Deaf {
+            client,
+            attempts,
+            pause,
+        } => {
             let deaf = deaf(client, &load.base, Tier::ALL[tier], patience, *attempts, *pause);
             deaf.await
         }
     };
     let took = now() - started;
-    let end = if end == End::Served && took > patience { End::Failed } else { end };
-    CallRecord { tier, end, attempts, took, wait }
+    let end = if end == End::Served && took > patience {
+        End::Failed
+    } else {
+        end
+    };
+    CallRecord {
+        tier,
+        end,
+        attempts,
+        took,
+        wait,
+    }
 }
 
 type CallEnd = (End, u32, Option<(Duration, Duration)>);
@@ -155,7 +173,10 @@ async fn deaf(
 }
 
 /// The examples are a caller's own code: they read the clock here.
-#[expect(clippy::disallowed_methods, reason = "the one place where the examples read the clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the examples read the clock"
+)]
 pub fn now() -> Instant {
     Instant::now()
 }

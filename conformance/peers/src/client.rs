@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use holdoff::tower::{CounterSnapshot, Error};
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -56,7 +57,11 @@ pub struct ClientAdapter<F: Flavour> {
 impl<F: Flavour> ClientAdapter<F> {
     /// An adapter without clients.
     pub fn new(flavour: F) -> Self {
-        Self { flavour, clients: Mutex::default(), calls: Mutex::default() }
+        Self {
+            flavour,
+            clients: Mutex::default(),
+            calls: Mutex::default(),
+        }
     }
 
     fn configure(&self, command: Value) -> anyhow::Result<Value> {
@@ -95,17 +100,23 @@ impl<F: Flavour> ClientAdapter<F> {
     }
 
     fn cancel(&self, command: &Value) -> anyhow::Result<Value> {
-        let id = command.get("call").ok_or_else(|| anyhow::anyhow!("cancel without call"))?;
+        let id = command
+            .get("call")
+            .ok_or_else(|| anyhow::anyhow!("cancel without call"))?;
         let call = lock(&self.calls).get(&id.to_string()).cloned();
-        call.ok_or_else(|| anyhow::anyhow!("call {id} is not under way"))?.cancel();
+        call.ok_or_else(|| anyhow::anyhow!("call {id} is not under way"))?
+            .cancel();
         Ok(json!({"ok": true}))
     }
 
     fn metrics(&self, command: &Value) -> anyhow::Result<Value> {
         let name = command.get("client").and_then(Value::as_str).unwrap_or_default();
         let counts = self.flavour.counters(&self.client(name)?);
-        let gave_up: Map<String, Value> =
-            counts.gave_up.iter().map(|(why, count)| (why.as_str().to_owned(), json!(count))).collect();
+        let gave_up: Map<String, Value> = counts
+            .gave_up
+            .iter()
+            .map(|(why, count)| (why.as_str().to_owned(), json!(count)))
+            .collect();
         Ok(json!({"result": {
             "attempts_total": counts.attempts_total,
             "waits_total": counts.waits_total,
@@ -154,7 +165,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// # Errors
 /// When one is no origin.
 pub fn origins(trusted: &[String]) -> anyhow::Result<Vec<holdoff::tower::Origin>> {
-    trusted.iter().map(|text| Ok(text.trim_end_matches('/').parse()?)).collect()
+    trusted
+        .iter()
+        .map(|text| Ok(text.trim_end_matches('/').parse()?))
+        .collect()
 }
 
 /// Deadline of a call command.
@@ -162,3 +176,13 @@ pub fn deadline(command: &CallCommand) -> Option<Duration> {
     command.request.deadline_ms.map(Duration::from_millis)
 }
 
+/// Reads a response's body to its end, at most 1 MiB and a second of it, so that the connection can be used again.
+pub async fn read_on<B: http_body::Body + Unpin>(body: B)
+where
+    B::Error: Into<holdoff::tower::BoxError>,
+{
+    const MOST: usize = 1024 * 1024;
+    let whole = http_body_util::Limited::new(body, MOST).collect();
+    // Whatever the body does, the call was answered: only its connection may be lost.
+    let _ = tokio::time::timeout(Duration::from_secs(1), whole).await;
+}

@@ -29,8 +29,8 @@ pub struct Configure {
 /// `policy` of `configure` and `parse`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PolicyKnobs {
-    pub(crate) max_attempts: Option<u8>,
-    max_attempts_scheduled: Option<u8>,
+    pub(crate) max_attempts: Option<u32>,
+    max_attempts_scheduled: Option<u32>,
     hint_cap_ms: Option<u64>,
     backoff_floor_ms: Option<u64>,
     backoff_base_ms: Option<u64>,

@@ -30,7 +30,9 @@ pub fn headers(members: &Map<String, Value>) -> anyhow::Result<Vec<(HeaderName, 
             value => vec![value],
         };
         for value in values {
-            let text = value.as_str().ok_or_else(|| anyhow::anyhow!("header {name} is not a text"))?;
+            let text = value
+                .as_str()
+                .ok_or_else(|| anyhow::anyhow!("header {name} is not a text"))?;
             lines.push((name.clone(), HeaderValue::from_str(text)?));
         }
     }

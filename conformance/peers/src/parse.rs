@@ -18,19 +18,34 @@ pub fn parse(command: &ParseCommand) -> anyhow::Result<Value> {
     let status = StatusCode::from_u16(command.response.status)?;
     let mut headers = HeaderMap::new();
     for (name, value) in &command.response.headers {
-        headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_bytes(value.as_bytes())?);
+        headers.append(
+            HeaderName::from_bytes(name.as_bytes())?,
+            HeaderValue::from_bytes(value.as_bytes())?,
+        );
     }
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(command.now);
-    let compat = if command.policy.compat.unwrap_or(true) { Compat::On } else { Compat::Off };
+    let compat = if command.policy.compat.unwrap_or(true) {
+        Compat::On
+    } else {
+        Compat::Off
+    };
     let head = Head::read(status, &headers, &ReadOptions { now, compat });
-    let body = if head.wants_body() { command.response.body.as_deref() } else { None };
+    let body = if head.wants_body() {
+        command.response.body.as_deref()
+    } else {
+        None
+    };
     let Reading::Overload(overload, _) = head.finish(body.map(str::as_bytes)) else {
         return Ok(json!({"result": {"overload": false}}));
     };
     let policy = command.policy.build()?;
     let request = &command.request;
     let spec = CallSpec {
-        safety: if request.idempotent.unwrap_or(true) { Safety::Idempotent } else { Safety::Unsafe },
+        safety: if request.idempotent.unwrap_or(true) {
+            Safety::Idempotent
+        } else {
+            Safety::Unsafe
+        },
         replay: Replay::Bytes,
         deadline: request.deadline_ms.map(Duration::from_millis),
         tier: None,
@@ -59,7 +74,9 @@ pub fn parse(command: &ParseCommand) -> anyhow::Result<Value> {
 }
 
 fn time_left(policy: &Policy, spec: &CallSpec) -> Duration {
-    spec.deadline.map_or(policy.max_wait_total(), |deadline| deadline.min(policy.max_wait_total()))
+    spec.deadline.map_or(policy.max_wait_total(), |deadline| {
+        deadline.min(policy.max_wait_total())
+    })
 }
 
 /// M as the contract counts it: the server's own where it gave one, before the 50 ms of width that a wait has at least.

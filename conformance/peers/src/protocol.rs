@@ -37,7 +37,9 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
     while let Some(line) = lines.next().await {
         while running.try_join_next().is_some() {}
         let command = match line {
-            Ok(_) if running.len() >= MAX_RUNNING => Err(format!("more than {MAX_RUNNING} commands are running")),
+            Ok(_) if running.len() >= MAX_RUNNING => {
+                Err(format!("more than {MAX_RUNNING} commands are running"))
+            }
             Ok(line) => parse(&line),
             Err(LinesCodecError::MaxLineLengthExceeded) => Err(format!("line longer than {MAX_LINE} bytes")),
             Err(LinesCodecError::Io(error)) => return Err(error.into()),
@@ -50,7 +52,11 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
             }
         };
         let id = command.get("id").cloned().unwrap_or(Value::Null);
-        let cmd = command.get("cmd").and_then(Value::as_str).unwrap_or("").to_owned();
+        let cmd = command
+            .get("cmd")
+            .and_then(Value::as_str)
+            .unwrap_or("")
+            .to_owned();
         if cmd == "stop" {
             replies.send(with_id(id, json!({"ok": true}))).await?;
             break;
@@ -82,7 +88,11 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
 
 fn parse(line: &str) -> Result<Value, String> {
     let command: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
-    if command.is_object() { Ok(command) } else { Err("not an object".into()) }
+    if command.is_object() {
+        Ok(command)
+    } else {
+        Err("not an object".into())
+    }
 }
 
 fn with_id(id: Value, reply: Value) -> Value {

@@ -27,7 +27,11 @@ impl Payload {
     /// A payload with this text.
     pub fn new(text: String, stream: bool) -> Self {
         let full = Full::new(Bytes::from(text));
-        if stream { Self::Stream(Once::new(full)) } else { Self::Bytes(full) }
+        if stream {
+            Self::Stream(Once::new(full))
+        } else {
+            Self::Bytes(full)
+        }
     }
 }
 
@@ -76,7 +80,9 @@ impl Transport {
     pub fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let client = Client::builder(TokioExecutor::new()).retry_canceled_requests(false).build(connector);
+        let client = Client::builder(TokioExecutor::new())
+            .retry_canceled_requests(false)
+            .build(connector);
         Self {
             client,
             #[cfg(feature = "mutants")]
@@ -114,12 +120,17 @@ impl Service<Request<Payload>> for Transport {
             mutation.request(&mut request);
         }
         let mutation = self.mutation.clone();
-        Box::pin(self.client.request(request).map_err(Into::into).map_ok(move |mut response| {
-            if let Some(mutation) = mutation {
-                mutation.response(&mut response);
-            }
-            response
-        }))
+        Box::pin(
+            self.client
+                .request(request)
+                .map_err(Into::into)
+                .map_ok(move |mut response| {
+                    if let Some(mutation) = mutation {
+                        mutation.response(&mut response);
+                    }
+                    response
+                }),
+        )
     }
 }
 
@@ -154,7 +165,12 @@ mod mutation {
         #[must_use]
         pub fn mutated(mut self, mutant: ClientMutant, hint_cap: Duration) -> Self {
             let (sends, first_deadline) = (Arc::default(), Arc::default());
-            self.mutation = Some(Mutation { mutant, hint_cap, sends, first_deadline });
+            self.mutation = Some(Mutation {
+                mutant,
+                hint_cap,
+                sends,
+                first_deadline,
+            });
             self
         }
     }
@@ -162,7 +178,10 @@ mod mutation {
     impl Mutation {
         pub(super) fn request(&self, request: &mut Request<Payload>) {
             let number = self.sends.fetch_add(1, Ordering::Relaxed);
-            let first = request.extensions().get::<AttemptContext>().is_none_or(|attempt| attempt.number == 1);
+            let first = request
+                .extensions()
+                .get::<AttemptContext>()
+                .is_none_or(|attempt| attempt.number == 1);
             let mut kept = self.first_deadline.lock().unwrap_or_else(PoisonError::into_inner);
             if first {
                 *kept = request.headers().get(field_name::OVERLOAD_DEADLINE_MS).cloned();
@@ -172,7 +191,8 @@ mod mutation {
 
         pub(super) fn response<B>(&self, response: &mut Response<B>) {
             let mut status = response.status();
-            self.mutant.response(&mut status, response.headers_mut(), self.hint_cap, clock::wall());
+            self.mutant
+                .response(&mut status, response.headers_mut(), self.hint_cap, clock::wall());
             *response.status_mut() = status;
         }
     }

@@ -5,7 +5,7 @@ use clap::Parser;
 use holdoff::tower::{CallOptions, CallReport, CounterSnapshot, Error, OverloadLayer, OverloadService};
 use holdoff_contract::read::Compat;
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
-use holdoff_peers::client::{ClientAdapter, Flavour, deadline, origins};
+use holdoff_peers::client::{ClientAdapter, Flavour, deadline, origins, read_on};
 use holdoff_peers::command::{CallCommand, Configure};
 use holdoff_peers::reply::Answered;
 use holdoff_peers::transport::{Payload, Transport};
@@ -29,12 +29,16 @@ struct Tower {
 impl Flavour for Tower {
     type Client = OverloadService<Transport>;
     const NAME: &'static str = "holdoff-tower";
-    const CAPABILITIES: &'static [&'static str] = &["deadline", "budget", "tier", "compat", "stream_body", "cancel"];
+    const CAPABILITIES: &'static [&'static str] =
+        &["deadline", "budget", "tier", "compat", "stream_body", "cancel"];
 
     fn configure(&self, configure: &Configure) -> anyhow::Result<Self::Client> {
         let knobs = configure.policy.clone().unwrap_or_default();
         #[cfg(feature = "mutants")]
-        let knobs = self.args.mutant.map_or(knobs.clone(), |mutant| mutant.knobs(knobs));
+        let knobs = self
+            .args
+            .mutant
+            .map_or(knobs.clone(), |mutant| mutant.knobs(knobs));
         let policy = knobs.build()?;
         let hint_cap = policy.hint_cap();
         let mut layer = OverloadLayer::builder().policy(policy);
@@ -57,7 +61,11 @@ impl Flavour for Tower {
         Ok(layer.build().layer(transport))
     }
 
-    async fn call(&self, client: Self::Client, command: CallCommand) -> anyhow::Result<Result<Answered, Error>> {
+    async fn call(
+        &self,
+        client: Self::Client,
+        command: CallCommand,
+    ) -> anyhow::Result<Result<Answered, Error>> {
         let request = &command.request;
         let mut options = CallOptions::new();
         if let Some(deadline) = deadline(&command) {
@@ -78,18 +86,26 @@ impl Flavour for Tower {
         if let Some(incoming) = &command.incoming {
             options = options.incoming(incoming.to_policy()?);
         }
-        let mut sent = Request::builder().method(request.method.as_str()).uri(request.url.as_str());
+        let mut sent = Request::builder()
+            .method(request.method.as_str())
+            .uri(request.url.as_str());
         for (name, value) in headers(&request.headers)? {
             sent = sent.header(name, value);
         }
         let body = Payload::new(request.body.clone().unwrap_or_default(), request.stream);
         let mut sent = sent.body(body).context("request")?;
         sent.extensions_mut().insert(options);
-        let answer = client.oneshot(sent).await;
-        Ok(answer.map(|response| Answered {
-            status: response.status().as_u16(),
-            attempts: response.extensions().get::<CallReport>().map_or(0, |report| report.attempts),
-        }))
+        let response = match client.oneshot(sent).await {
+            Ok(response) => response,
+            Err(error) => return Ok(Err(error)),
+        };
+        let attempts = response
+            .extensions()
+            .get::<CallReport>()
+            .map_or(0, |report| report.attempts);
+        let status = response.status().as_u16();
+        read_on(response.into_body()).await;
+        Ok(Ok(Answered { status, attempts }))
     }
 
     fn counters(&self, client: &Self::Client) -> CounterSnapshot {
