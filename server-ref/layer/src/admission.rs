@@ -55,6 +55,27 @@ impl Default for Ask {
     }
 }
 
+/// Work that an empty server could not admit: the request's fault, not overload (ADM-26).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Impossible {
+    /// Its payload is larger than any task's may be.
+    #[error("the payload has {bytes} bytes; the limit is {limit}")]
+    TooLarge {
+        /// Size of the payload.
+        bytes: u64,
+        /// `max_bytes` of the profile.
+        limit: u64,
+    },
+    /// It costs more than its tenant's whole budget of queued work.
+    #[error("it is estimated at {} ms of work; the limit of queued work is {} ms", charge.as_millis(), limit.as_millis())]
+    ChargeAboveBudget {
+        /// What it would be charged.
+        charge: Duration,
+        /// `queued_work_ms` of the tenant.
+        limit: Duration,
+    },
+}
+
 /// Admission for one pool of workers. A handle: clones share the pool. The time keeper ends with the last handle,
 /// place or permit.
 #[derive(Clone, Debug)]
@@ -71,6 +92,7 @@ pub(crate) enum Turn {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
+    profile: Profile,
     state: Mutex<State>,
     /// Wakes the time keeper when something expires before it planned to wake.
     sooner: Arc<Notify>,
@@ -99,10 +121,11 @@ impl Admission {
     /// Outside a tokio runtime, as `tokio::spawn` does.
     pub fn start(profile: Profile, recorder: Option<SharedRecorder>) -> Result<Self, ProfileError> {
         let now = clock::now();
-        let controller = Controller::new(profile, now)?;
+        let controller = Controller::new(profile.clone(), now)?;
         let meters = Meters::new(&controller, now, recorder);
         let sooner = Arc::new(Notify::new());
         let shared = Arc::new(Shared {
+            profile,
             state: Mutex::new(State { controller, waiting: HashMap::new(), planned: now, frozen: false }),
             sooner: Arc::clone(&sooner),
             meters,
@@ -158,10 +181,50 @@ impl Admission {
         async move { place?.turn().await }
     }
 
+    /// What the service declares about itself.
+    pub fn profile(&self) -> &Profile {
+        &self.shared.profile
+    }
+
+    /// Checks whether an empty server could admit this at all (ADM-26). [`Admission::knock`] does not ask: its callers
+    /// have answers of their own for bad input.
+    ///
+    /// # Errors
+    /// The limit that it breaks.
+    pub fn check(&self, ask: &Ask) -> Result<(), Impossible> {
+        let profile = &self.shared.profile;
+        if ask.bytes > profile.max_bytes {
+            return Err(Impossible::TooLarge { bytes: ask.bytes, limit: profile.max_bytes });
+        }
+        let tenant = profile.tenant(ask.tenant.as_ref().map(Tenant::as_str));
+        let Some(limit) = tenant.queued_work_ms.map(Duration::from_millis) else { return Ok(()) };
+        let charge = self.charge(ask);
+        if charge > limit { Err(Impossible::ChargeAboveBudget { charge, limit }) } else { Ok(()) }
+    }
+
+    /// What this would be charged by the estimates of this moment (DESIGN section 4).
+    fn charge(&self, ask: &Ask) -> Duration {
+        let snapshot = self.snapshot();
+        let named = ask.class.as_ref().map_or("other", TaskClass::as_str);
+        let find = |name: &str| snapshot.classes.iter().find(|class| class.name == name);
+        match (find(named).or_else(|| find("other")), ask.cost) {
+            (Some(class), Some(cost)) => cost.max(class.p50).min(class.p95),
+            (Some(class), None) => class.mean,
+            (None, _) => self.shared.profile.other_class().mean(),
+        }
+    }
+
     /// Gauges of this moment.
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();
         self.shared.lock().controller.snapshot(now)
+    }
+
+    /// Brings the metrics' gauges up to date; the time keeper does it every tick, a scrape may ask for it sooner.
+    pub fn publish(&self) {
+        let now = clock::now();
+        let snapshot = self.shared.lock().controller.snapshot(now);
+        self.shared.meters.publish(now, &snapshot);
     }
 
     /// The instance goes away: everything new is refused with `draining`; what was accepted finishes.

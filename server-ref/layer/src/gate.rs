@@ -9,10 +9,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdoff_admission::Rejection;
 use holdoff_contract::write::{self, Audience};
-use holdoff_contract::{Applied, Code, Overload, RequestFields, Retry, Tier};
-use http::{Method, Response};
+use holdoff_contract::{Applied, Code, Overload, RequestFields, Retry, Tenant, Tier};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Method, Response, StatusCode};
 
-use crate::{Admission, Ask, Identify, Identity, Place, RequestHead, clock};
+use crate::{Admission, Ask, Identify, Identity, Impossible, Place, RequestHead, clock};
 
 /// The door: who asks, with which rights, and what they are told.
 #[derive(Clone)]
@@ -35,14 +36,23 @@ pub struct Asked {
     method: Method,
 }
 
-/// A refusal, encoded for this caller.
+/// An answer to this caller in place of its work.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Refusal {
-    /// What is said, with the decision's id.
-    pub overload: Box<Overload>,
+    /// Why.
+    pub why: Why,
     audience: Audience,
     with_body: bool,
+}
+
+/// Why there is a [`Refusal`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Why {
+    /// Overload: what is said, with the decision's id.
+    Overload(Box<Overload>),
+    /// An empty server could not do it either: a validation error without a code (ADM-26).
+    Impossible(Impossible),
 }
 
 impl fmt::Debug for Gate {
@@ -80,10 +90,13 @@ impl Gate {
     pub fn read(&self, head: RequestHead<'_>) -> Asked {
         let fields = RequestFields::read(head.headers);
         let identity = self.identify.identify(head);
+        let tenant = identity.tenant_for(fields.tenant.as_ref());
+        let limits = self.admission.profile().tenant(tenant.as_ref().map(Tenant::as_str));
+        let claimed = identity.tiers.clamp(fields.tier.unwrap_or(self.default_tier));
         let ask = Ask {
-            tenant: identity.tenant_for(fields.tenant.as_ref()),
+            tier: limits.clamp(claimed),
+            tenant,
             class: fields.task_class.clone(),
-            tier: identity.tiers.clamp(fields.tier.unwrap_or(self.default_tier)),
             deadline: fields.deadline,
             cost: fields.cost,
             bytes: 0,
@@ -97,6 +110,7 @@ impl Gate {
     /// # Errors
     /// The refusal, ready to be sent.
     pub fn admit(&self, asked: &Asked) -> Result<Place, Refusal> {
+        self.admission.check(&asked.ask).map_err(|why| asked.answer(Why::Impossible(why)))?;
         self.admission.knock(&asked.ask).map_err(|rejection| asked.refusal(rejection))
     }
 }
@@ -118,7 +132,11 @@ impl Asked {
             instance = overload.instance.map(tracing::field::display),
             "rejected"
         );
-        Refusal { overload, audience: self.audience(), with_body: self.method != Method::HEAD }
+        self.answer(Why::Overload(overload))
+    }
+
+    fn answer(&self, why: Why) -> Refusal {
+        Refusal { why, audience: self.audience(), with_body: self.method != Method::HEAD }
     }
 
     /// The answer to work whose deadline passed while it was running: something may have been done.
@@ -133,10 +151,33 @@ impl Asked {
 impl Refusal {
     /// The whole answer: status, fields, and the body unless it is for HEAD (SRV-22).
     pub fn into_response(self) -> Response<Bytes> {
-        let encoded = write::overload(&self.overload, self.audience);
-        let mut response = Response::new(if self.with_body { encoded.body } else { Bytes::new() });
-        *response.status_mut() = encoded.status;
-        *response.headers_mut() = encoded.headers;
+        let (status, headers, body) = match &self.why {
+            Why::Overload(overload) => {
+                let encoded = write::overload(overload, self.audience);
+                (encoded.status, encoded.headers, encoded.body)
+            }
+            Why::Impossible(impossible) => problem(impossible),
+        };
+        let mut response = Response::new(if self.with_body { body } else { Bytes::new() });
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
         response
     }
+}
+
+/// A validation problem: it says what is wrong and carries nothing of the contract (SRV-18).
+fn problem(impossible: &Impossible) -> (StatusCode, HeaderMap, Bytes) {
+    let status = match impossible {
+        Impossible::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Impossible::ChargeAboveBudget { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    let title = status.canonical_reason().unwrap_or("Invalid request");
+    // Both texts are ours: plain ASCII without quotes, so they need no escaping.
+    let body = format!(
+        r#"{{"type":"about:blank","title":"{title}","status":{},"detail":"{impossible}"}}"#,
+        status.as_u16()
+    );
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    (status, headers, Bytes::from(body))
 }

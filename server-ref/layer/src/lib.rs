@@ -13,7 +13,7 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use holdoff_admission_tower::{Admission, Ask};
+//! use holdoff_admission_tower::{Admission, Ask, Impossible};
 //!
 //! let admission = Admission::start(holdoff_admission::Profile::default(), None)?;
 //! match admission.enter(Ask::default()).await {
@@ -33,10 +33,10 @@ mod meters;
 mod place;
 mod service;
 
-pub use admission::{Admission, Ask};
+pub use admission::{Admission, Ask, Impossible};
 pub use body::GuardBody;
 pub use drain::{DRAIN_BYTES, DRAIN_TIME, drain};
-pub use gate::{Asked, Gate, Refusal};
+pub use gate::{Asked, Gate, Refusal, Why};
 pub use identity::{Identify, Identity, RequestHead, Tiers};
 pub use meters::SharedRecorder;
 pub use place::{Permit, Place, Run};
