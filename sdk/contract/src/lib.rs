@@ -24,6 +24,6 @@ pub use code::{Code, GrpcCode, InvalidCode};
 pub use fields::{
     Attempt, IdempotencyKey, InvalidField, RequestFields, TaskClass, Tenant, header as field_name,
 };
-pub use overload::{Extension, Granularity, Hint, Overload, OverloadStatus, PolicyQuota};
+pub use overload::{BodyMember, Extension, Granularity, Hint, Overload, OverloadStatus, PolicyQuota};
 pub use propagate::{CalledAs, Relay};
 pub use words::{Applied, Retry, Scope, ServiceState, Tier, UnknownWord};
