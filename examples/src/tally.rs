@@ -22,6 +22,8 @@ pub struct CallRecord {
     pub end: End,
     /// Sends made.
     pub attempts: u32,
+    /// Retries sent before the hint had passed, where the caller counts them itself.
+    pub early: u32,
     /// From the first send to the end.
     pub took: Duration,
     /// Wait in queue that the server predicted and measured, where it was served.
