@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdoff_admission::Profile;
+use holdoff_admission::{Controller, Profile};
 use holdoff_contract::Tier;
 
 const EXAMPLE: &str = include_str!("../../profiles/example.yaml");
@@ -134,4 +134,11 @@ fn a_value_out_of_range_names_key_value_and_limit() {
     }
     let bad = json(r#"{"classes": {"Bad Name": {}}}"#).validate().unwrap_err();
     assert_eq!(bad.value, "\"Bad Name\"");
+}
+#[test]
+fn the_controller_refuses_a_profile_out_of_range() {
+    #[expect(clippy::disallowed_methods, reason = "an origin for virtual time")]
+    let origin = std::time::Instant::now();
+    let err = Controller::new(json(r#"{"workers": 0}"#), origin).unwrap_err();
+    assert_eq!(err.key, "workers");
 }
