@@ -126,7 +126,12 @@ impl Admission {
         let sooner = Arc::new(Notify::new());
         let shared = Arc::new(Shared {
             profile,
-            state: Mutex::new(State { controller, waiting: HashMap::new(), planned: now, frozen: false }),
+            state: Mutex::new(State {
+                controller,
+                waiting: HashMap::new(),
+                planned: now,
+                frozen: false,
+            }),
             sooner: Arc::clone(&sooner),
             meters,
         });
@@ -156,7 +161,10 @@ impl Admission {
             may_defer: ask.may_defer,
         };
         let (ticket, predicted_wait, poll_after) = match state.controller.admit(now, work, &mut meters) {
-            Decision::Accept { ticket, predicted_wait } => (ticket, predicted_wait, None),
+            Decision::Accept {
+                ticket,
+                predicted_wait,
+            } => (ticket, predicted_wait, None),
             Decision::Defer { ticket, poll_after } => (ticket, poll_after, Some(poll_after)),
             Decision::Reject(rejection) => {
                 meters.refused(&rejection);
@@ -168,8 +176,17 @@ impl Admission {
         state.waiting.insert(ticket.key(), tell);
         self.shared.settle(&mut state, now);
         drop(state);
-        let facts = PlaceFacts { tier: ask.tier, deadline, predicted_wait, poll_after };
-        Ok(Place::new(Seat::new(Arc::clone(&self.shared), ticket), told, facts))
+        let facts = PlaceFacts {
+            tier: ask.tier,
+            deadline,
+            predicted_wait,
+            poll_after,
+        };
+        Ok(Place::new(
+            Seat::new(Arc::clone(&self.shared), ticket),
+            told,
+            facts,
+        ))
     }
 
     /// Decides at once, when called, and then waits for the turn. Dropping the future gives the place back.
@@ -194,12 +211,21 @@ impl Admission {
     pub fn check(&self, ask: &Ask) -> Result<(), Impossible> {
         let profile = &self.shared.profile;
         if ask.bytes > profile.max_bytes {
-            return Err(Impossible::TooLarge { bytes: ask.bytes, limit: profile.max_bytes });
+            return Err(Impossible::TooLarge {
+                bytes: ask.bytes,
+                limit: profile.max_bytes,
+            });
         }
         let tenant = profile.tenant(ask.tenant.as_ref().map(Tenant::as_str));
-        let Some(limit) = tenant.queued_work_ms.map(Duration::from_millis) else { return Ok(()) };
+        let Some(limit) = tenant.queued_work_ms.map(Duration::from_millis) else {
+            return Ok(());
+        };
         let charge = self.charge(ask);
-        if charge > limit { Err(Impossible::ChargeAboveBudget { charge, limit }) } else { Ok(()) }
+        if charge > limit {
+            Err(Impossible::ChargeAboveBudget { charge, limit })
+        } else {
+            Ok(())
+        }
     }
 
     /// What this would be charged by the estimates of this moment (DESIGN section 4).
@@ -238,7 +264,9 @@ impl Admission {
     pub fn force_state(&self, pinned: Option<ServiceState>) {
         let mut state = self.shared.lock();
         let now = clock::now();
-        state.controller.force_state(now, pinned, &mut &self.shared.meters);
+        state
+            .controller
+            .force_state(now, pinned, &mut &self.shared.meters);
         self.shared.settle(&mut state, now);
     }
 
@@ -279,7 +307,11 @@ impl Shared {
                 let _ = tell.send(turn);
             }
         }
-        if state.controller.next_expiry().is_some_and(|at| at < state.planned) {
+        if state
+            .controller
+            .next_expiry()
+            .is_some_and(|at| at < state.planned)
+        {
             self.sooner.notify_one();
         }
     }

@@ -34,22 +34,38 @@ impl<B: Body> GuardBody<B> {
         if body.is_end_stream() {
             end(&mut permit, failed);
         }
-        Self { kind: Kind::Served { body, permit, failed } }
+        Self {
+            kind: Kind::Served { body, permit, failed },
+        }
     }
 
     /// A body whose permit has ended already.
     pub(crate) fn bare(body: B) -> Self {
-        Self { kind: Kind::Served { body, permit: None, failed: false } }
+        Self {
+            kind: Kind::Served {
+                body,
+                permit: None,
+                failed: false,
+            },
+        }
     }
 
     pub(crate) fn refused(body: Bytes) -> Self {
-        Self { kind: Kind::Refused { body: Some(body).filter(|body| !body.is_empty()) } }
+        Self {
+            kind: Kind::Refused {
+                body: Some(body).filter(|body| !body.is_empty()),
+            },
+        }
     }
 }
 
 fn end(permit: &mut Option<Permit>, failed: bool) {
     if let Some(permit) = permit.take() {
-        if failed { permit.failed() } else { permit.completed() }
+        if failed {
+            permit.failed()
+        } else {
+            permit.completed()
+        }
     }
 }
 
@@ -62,7 +78,11 @@ impl<B: Body<Data = Bytes>> Body for GuardBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
-            KindProj::Served { mut body, permit, failed } => {
+            KindProj::Served {
+                mut body,
+                permit,
+                failed,
+            } => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
                 match &frame {
                     // The last frame may be known to be the last: nobody is obliged to ask again.

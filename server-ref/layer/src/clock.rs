@@ -5,7 +5,10 @@
 use std::time::Instant;
 
 /// Now, on the runtime's clock.
-#[expect(clippy::disallowed_methods, reason = "the one place where this crate reads its clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this crate reads its clock"
+)]
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

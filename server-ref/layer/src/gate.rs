@@ -57,14 +57,20 @@ pub enum Why {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("default_tier", &self.default_tier).finish_non_exhaustive()
+        f.debug_struct("Gate")
+            .field("default_tier", &self.default_tier)
+            .finish_non_exhaustive()
     }
 }
 
 impl Gate {
     /// A gate where everybody is [`Identity::ANONYMOUS`] and the default tier is deferrable (CONTRACT section 3).
     pub fn new(admission: Admission) -> Self {
-        Self { admission, identify: Arc::new(Identity::ANONYMOUS), default_tier: Tier::Deferrable }
+        Self {
+            admission,
+            identify: Arc::new(Identity::ANONYMOUS),
+            default_tier: Tier::Deferrable,
+        }
     }
 
     /// Takes identities from `identify`.
@@ -91,7 +97,10 @@ impl Gate {
         let fields = RequestFields::read(head.headers);
         let identity = self.identify.identify(head);
         let tenant = identity.tenant_for(fields.tenant.as_ref());
-        let limits = self.admission.profile().tenant(tenant.as_ref().map(Tenant::as_str));
+        let limits = self
+            .admission
+            .profile()
+            .tenant(tenant.as_ref().map(Tenant::as_str));
         let claimed = identity.tiers.clamp(fields.tier.unwrap_or(self.default_tier));
         let ask = Ask {
             tier: limits.clamp(claimed),
@@ -102,7 +111,12 @@ impl Gate {
             bytes: 0,
             may_defer: false,
         };
-        Asked { ask, fields, identity, method: head.method.clone() }
+        Asked {
+            ask,
+            fields,
+            identity,
+            method: head.method.clone(),
+        }
     }
 
     /// Decides.
@@ -110,15 +124,23 @@ impl Gate {
     /// # Errors
     /// The refusal, ready to be sent.
     pub fn admit(&self, asked: &Asked) -> Result<Place, Refusal> {
-        self.admission.check(&asked.ask).map_err(|why| asked.answer(Why::Impossible(why)))?;
-        self.admission.knock(&asked.ask).map_err(|rejection| asked.refusal(rejection))
+        self.admission
+            .check(&asked.ask)
+            .map_err(|why| asked.answer(Why::Impossible(why)))?;
+        self.admission
+            .knock(&asked.ask)
+            .map_err(|rejection| asked.refusal(rejection))
     }
 }
 
 impl Asked {
     /// Who reads the answer.
     pub fn audience(&self) -> Audience {
-        if self.identity.trusted { Audience::Trusted } else { Audience::Stranger }
+        if self.identity.trusted {
+            Audience::Trusted
+        } else {
+            Audience::Stranger
+        }
     }
 
     /// The answer to a rejection: gets the decision's id; the tier is told where the request named one (SRQ-06).
@@ -136,7 +158,11 @@ impl Asked {
     }
 
     fn answer(&self, why: Why) -> Refusal {
-        Refusal { why, audience: self.audience(), with_body: self.method != Method::HEAD }
+        Refusal {
+            why,
+            audience: self.audience(),
+            with_body: self.method != Method::HEAD,
+        }
     }
 
     /// The answer to work whose deadline passed while it was running: something may have been done.
@@ -144,7 +170,9 @@ impl Asked {
         let mut overload = Overload::new(Code::DeadlineExpired);
         overload.applied = Applied::Maybe;
         overload.retry = Retry::No;
-        self.refusal(Rejection { overload: Box::new(overload) })
+        self.refusal(Rejection {
+            overload: Box::new(overload),
+        })
     }
 }
 

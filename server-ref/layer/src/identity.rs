@@ -37,7 +37,10 @@ impl Tiers {
     /// The tier to use for one that was asked for: itself, else the nearest lower one that is allowed, else the
     /// lowest that is allowed. Never a higher one, unless only higher ones are allowed.
     pub fn clamp(self, asked: Tier) -> Tier {
-        let lower = Tier::ALL.iter().copied().find(|tier| *tier >= asked && self.contains(*tier));
+        let lower = Tier::ALL
+            .iter()
+            .copied()
+            .find(|tier| *tier >= asked && self.contains(*tier));
         lower
             .or_else(|| Tier::ALL.iter().rev().copied().find(|tier| self.contains(*tier)))
             .unwrap_or(Tier::Deferrable)
@@ -58,11 +61,17 @@ pub struct Identity {
 
 impl Identity {
     /// Nobody in particular: no tenant, [`Tiers::UNPRIVILEGED`], not trusted.
-    pub const ANONYMOUS: Self = Self { tenant: None, tiers: Tiers::UNPRIVILEGED, trusted: false };
+    pub const ANONYMOUS: Self = Self {
+        tenant: None,
+        tiers: Tiers::UNPRIVILEGED,
+        trusted: false,
+    };
 
     /// The tenant to charge: the identity's own, or, from a trusted hop without one, the one that it names.
     pub fn tenant_for(&self, named: Option<&Tenant>) -> Option<Tenant> {
-        self.tenant.clone().or_else(|| named.filter(|_| self.trusted).cloned())
+        self.tenant
+            .clone()
+            .or_else(|| named.filter(|_| self.trusted).cloned())
     }
 }
 
@@ -132,9 +141,15 @@ mod tests {
     fn a_claimed_tier_is_lowered_to_the_next_one_that_is_allowed() {
         assert_eq!(Tiers::ALL.clamp(Tier::Critical), Tier::Critical);
         assert_eq!(Tiers::UNPRIVILEGED.clamp(Tier::Critical), Tier::NonSheddable);
-        assert_eq!(Tiers::of(&[Tier::Deferrable]).clamp(Tier::Critical), Tier::Deferrable);
+        assert_eq!(
+            Tiers::of(&[Tier::Deferrable]).clamp(Tier::Critical),
+            Tier::Deferrable
+        );
         assert_eq!(Tiers::of(&[]).clamp(Tier::Critical), Tier::Deferrable);
-        assert_eq!(Tiers::of(&[Tier::Critical]).clamp(Tier::Deferrable), Tier::Critical);
+        assert_eq!(
+            Tiers::of(&[Tier::Critical]).clamp(Tier::Deferrable),
+            Tier::Critical
+        );
     }
 
     #[test]
@@ -143,9 +158,16 @@ mod tests {
         let own = Tenant::new("own").unwrap();
         let stranger = Identity::ANONYMOUS;
         assert_eq!(stranger.tenant_for(Some(&named)), None);
-        let hop = Identity { trusted: true, ..Identity::ANONYMOUS };
+        let hop = Identity {
+            trusted: true,
+            ..Identity::ANONYMOUS
+        };
         assert_eq!(hop.tenant_for(Some(&named)), Some(named.clone()));
-        let somebody = Identity { tenant: Some(own.clone()), trusted: true, ..Identity::ANONYMOUS };
+        let somebody = Identity {
+            tenant: Some(own.clone()),
+            trusted: true,
+            ..Identity::ANONYMOUS
+        };
         assert_eq!(somebody.tenant_for(Some(&named)), Some(own));
     }
 }

@@ -77,7 +77,9 @@ struct Shed {
 
 impl fmt::Debug for Meters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meters").field("classes", &self.classes).finish_non_exhaustive()
+        f.debug_struct("Meters")
+            .field("classes", &self.classes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,8 +89,12 @@ fn slots<T>(n: usize) -> Vec<OnceLock<T>> {
 
 impl Gauges {
     fn new() -> Self {
-        let per_tier =
-            |name: &'static str| Tier::ALL.iter().map(|tier| gauge!(name, "tier" => tier.as_str())).collect();
+        let per_tier = |name: &'static str| {
+            Tier::ALL
+                .iter()
+                .map(|tier| gauge!(name, "tier" => tier.as_str()))
+                .collect()
+        };
         Self {
             work: gauge!("agent_queue_estimated_work_seconds"),
             oldest: gauge!("agent_queue_oldest_age_seconds"),
@@ -112,8 +118,11 @@ impl Meters {
     pub(crate) fn new(controller: &Controller, now: Instant, recorder: Option<SharedRecorder>) -> Self {
         let snapshot = controller.snapshot(now);
         let mut classes: Vec<String> = snapshot.classes.iter().map(|class| class.name.clone()).collect();
-        let mut class_index: HashMap<ClassId, usize> =
-            classes.iter().enumerate().map(|(index, name)| (controller.class(Some(name)), index)).collect();
+        let mut class_index: HashMap<ClassId, usize> = classes
+            .iter()
+            .enumerate()
+            .map(|(index, name)| (controller.class(Some(name)), index))
+            .collect();
         class_index.entry(controller.class(None)).or_insert_with(|| {
             classes.push("other".to_owned());
             classes.len() - 1
@@ -153,7 +162,8 @@ impl Meters {
     /// The hint of a refusal that goes out.
     pub(crate) fn refused(&self, rejection: &Rejection) {
         if !matches!(rejection.overload.hint, Hint::Absent) {
-            self.hint.record(rejection.overload.hint.delay_or_zero().as_secs_f64());
+            self.hint
+                .record(rejection.overload.hint.delay_or_zero().as_secs_f64());
         }
     }
 
@@ -180,7 +190,14 @@ impl Meters {
 
     /// Share of recent requests that were refused, 0 to 1.
     fn shed_rate(&self, now: Instant) -> f64 {
-        let shed = self.shed.get_or_init(|| Shed { at: now, decided: 0.0, rejected: 0.0 }.into());
+        let shed = self.shed.get_or_init(|| {
+            Shed {
+                at: now,
+                decided: 0.0,
+                rejected: 0.0,
+            }
+            .into()
+        });
         let mut shed = shed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let age = now.saturating_duration_since(shed.at).as_secs_f64();
         let kept = (-age / SHED_MEMORY.as_secs_f64()).exp();
@@ -191,12 +208,19 @@ impl Meters {
             rejected: shed.rejected * kept + rejected,
         };
         // Less than a hundredth of a request is nothing to speak of.
-        if shed.decided < 0.01 { 0.0 } else { shed.rejected / shed.decided }
+        if shed.decided < 0.01 {
+            0.0
+        } else {
+            shed.rejected / shed.decided
+        }
     }
 
     fn class(&self, id: ClassId) -> usize {
         // Ids come from this controller, so they are all known; the last class stands in for a stranger.
-        self.class_index.get(&id).copied().unwrap_or(self.classes.len() - 1)
+        self.class_index
+            .get(&id)
+            .copied()
+            .unwrap_or(self.classes.len() - 1)
     }
 
     fn decided(&self, class: ClassId, tier: Tier, decision: usize) {
@@ -206,7 +230,8 @@ impl Meters {
             counter!("agent_admission_total", "decision" => decision_word(decision),
                 "task_class" => self.classes[class].clone(), "tenant_tier" => tier.as_str())
         };
-        slot.get_or_init(|| within(self.recorder.as_ref(), make)).increment(1);
+        slot.get_or_init(|| within(self.recorder.as_ref(), make))
+            .increment(1);
         self.recent[0].fetch_add(1, Ordering::Relaxed);
         if decision != ACCEPT && decision != DEFER {
             self.recent[1].fetch_add(1, Ordering::Relaxed);
@@ -215,11 +240,10 @@ impl Meters {
 
     fn taken_out(&self, tier: Tier, code: &Code) {
         let decision = decision_of(code);
-        let make = || {
-            counter!("overload_queue_refused_total", "code" => decision_word(decision), "tier" => tier.as_str())
-        };
+        let make = || counter!("overload_queue_refused_total", "code" => decision_word(decision), "tier" => tier.as_str());
         let slot = &self.refused[tier.index() * DECISIONS + decision];
-        slot.get_or_init(|| within(self.recorder.as_ref(), make)).increment(1);
+        slot.get_or_init(|| within(self.recorder.as_ref(), make))
+            .increment(1);
     }
 
     fn served(&self, class: ClassId, service: Duration) {
@@ -230,10 +254,10 @@ impl Meters {
     }
 
     fn transition(&self, from: ServiceState, to: ServiceState) {
-        let make =
-            || counter!("overload_transitions_total", "from" => from.as_str(), "to" => to.as_str());
+        let make = || counter!("overload_transitions_total", "from" => from.as_str(), "to" => to.as_str());
         let slot = &self.transitions[from as usize * ServiceState::ALL.len() + to as usize];
-        slot.get_or_init(|| within(self.recorder.as_ref(), make)).increment(1);
+        slot.get_or_init(|| within(self.recorder.as_ref(), make))
+            .increment(1);
         tracing::info!(from = from.as_str(), to = to.as_str(), "admission state changed");
     }
 
@@ -245,7 +269,13 @@ impl Meters {
 impl Events for &Meters {
     fn emit(&mut self, event: Event) {
         match event {
-            Event::Decided { code, deferred, tier, class, .. } => {
+            Event::Decided {
+                code,
+                deferred,
+                tier,
+                class,
+                ..
+            } => {
                 let decision = match &code {
                     None if deferred => DEFER,
                     None => ACCEPT,
@@ -256,11 +286,18 @@ impl Events for &Meters {
                     self.miss(Stage::Door);
                 }
             }
-            Event::Started { start_delay, predicted_wait, .. } => {
+            Event::Started {
+                start_delay,
+                predicted_wait,
+                ..
+            } => {
                 self.start_delay.record(start_delay.as_secs_f64());
-                self.prediction_error.record(start_delay.abs_diff(predicted_wait).as_secs_f64());
+                self.prediction_error
+                    .record(start_delay.abs_diff(predicted_wait).as_secs_f64());
             }
-            Event::Finished { class, service, late, .. } => {
+            Event::Finished {
+                class, service, late, ..
+            } => {
                 self.served(class, service);
                 if late {
                     self.miss(Stage::Running);
@@ -280,14 +317,19 @@ impl Events for &Meters {
 }
 
 fn decision_of(code: &Code) -> usize {
-    Code::REGISTERED.iter().position(|known| known == code).unwrap_or(OTHER)
+    Code::REGISTERED
+        .iter()
+        .position(|known| known == code)
+        .unwrap_or(OTHER)
 }
 
 fn decision_word(decision: usize) -> &'static str {
     match decision {
         ACCEPT => "accept",
         DEFER => "defer",
-        _ => Code::REGISTERED.get(decision).map_or("other", |code| Overload::new(code.clone()).code_label()),
+        _ => Code::REGISTERED
+            .get(decision)
+            .map_or("other", |code| Overload::new(code.clone()).code_label()),
     }
 }
 
@@ -302,11 +344,17 @@ fn within<T>(recorder: Option<&SharedRecorder>, make: impl FnOnce() -> T) -> T {
 fn describe() {
     use metrics::{describe_counter as total, describe_gauge as level, describe_histogram as spread};
     total!("agent_admission_total", "Decisions at the door");
-    level!("agent_queue_estimated_work_seconds", "Estimated work admitted and not yet finished");
+    level!(
+        "agent_queue_estimated_work_seconds",
+        "Estimated work admitted and not yet finished"
+    );
     level!("agent_queue_oldest_age_seconds", "Age of the oldest queued task");
     spread!("agent_task_start_delay_seconds", "Time from admission to start");
     spread!("agent_service_seconds", "Time from start to end");
-    total!("agent_deadline_miss_total", "Work that missed its deadline, by where it was");
+    total!(
+        "agent_deadline_miss_total",
+        "Work that missed its deadline, by where it was"
+    );
     level!("overload_state", "1 for the state that admission is in");
     total!("overload_transitions_total", "Changes of state");
     level!("overload_queue_depth", "Queued tasks");
@@ -315,9 +363,18 @@ fn describe() {
     level!("overload_workers", "Workers of the profile");
     level!("overload_workers_busy", "Workers in use");
     level!("overload_tickets", "Places that hold a charge");
-    level!("overload_shed_rate", "Share of requests refused, forgetting over 10 s");
+    level!(
+        "overload_shed_rate",
+        "Share of requests refused, forgetting over 10 s"
+    );
     level!("overload_staleness_seconds", "Age of the controller's data");
-    total!("overload_queue_refused_total", "Queued work that was taken out before it started");
-    spread!("overload_prediction_error_seconds", "Difference of predicted and measured wait");
+    total!(
+        "overload_queue_refused_total",
+        "Queued work that was taken out before it started"
+    );
+    spread!(
+        "overload_prediction_error_seconds",
+        "Difference of predicted and measured wait"
+    );
     spread!("overload_hint_seconds", "Hints given");
 }

@@ -23,11 +23,18 @@ pub(crate) struct Seat {
 
 impl Seat {
     pub(crate) fn new(shared: Arc<Shared>, ticket: Ticket) -> Self {
-        Self { shared, ticket: Some(ticket), started: None, in_work: false }
+        Self {
+            shared,
+            ticket: Some(ticket),
+            started: None,
+            in_work: false,
+        }
     }
 
     fn service(&self) -> Duration {
-        self.started.map_or(Duration::ZERO, |started| clock::now().saturating_duration_since(started))
+        self.started.map_or(Duration::ZERO, |started| {
+            clock::now().saturating_duration_since(started)
+        })
     }
 
     fn end(&mut self, ending: Ending) {
@@ -41,7 +48,9 @@ impl Drop for Seat {
     fn drop(&mut self) {
         if self.ticket.is_some() {
             let ending = if self.in_work && self.started.is_some() {
-                Ending::Failed { service: self.service() }
+                Ending::Failed {
+                    service: self.service(),
+                }
             } else {
                 Ending::Cancelled
             };
@@ -52,7 +61,10 @@ impl Drop for Seat {
 
 impl fmt::Debug for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat").field("ticket", &self.ticket).field("started", &self.started).finish()
+        f.debug_struct("Seat")
+            .field("ticket", &self.ticket)
+            .field("started", &self.started)
+            .finish()
     }
 }
 
@@ -102,12 +114,17 @@ impl Place {
         match (&mut self.told).await {
             Ok(Turn::Start) => {
                 self.seat.started = Some(clock::now());
-                Ok(Permit { seat: self.seat, facts: self.facts })
+                Ok(Permit {
+                    seat: self.seat,
+                    facts: self.facts,
+                })
             }
             Ok(Turn::Refuse(rejection)) => Err(rejection),
             // The controller forgets a place only when it is told to start, refused or ended, and none has happened:
             // answer what is true of an instance that lost its admission.
-            Err(_) => Err(Rejection { overload: Box::new(Overload::new(Code::Draining)) }),
+            Err(_) => Err(Rejection {
+                overload: Box::new(Overload::new(Code::Draining)),
+            }),
         }
     }
 }

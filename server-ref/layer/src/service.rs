@@ -50,13 +50,17 @@ pub struct AdmissionService<S> {
 
 impl std::fmt::Debug for AdmissionLayer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdmissionLayer").field("gate", &self.gate).finish_non_exhaustive()
+        f.debug_struct("AdmissionLayer")
+            .field("gate", &self.gate)
+            .finish_non_exhaustive()
     }
 }
 
 impl<S> std::fmt::Debug for AdmissionService<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdmissionService").field("layer", &self.layer).finish_non_exhaustive()
+        f.debug_struct("AdmissionService")
+            .field("layer", &self.layer)
+            .finish_non_exhaustive()
     }
 }
 
@@ -78,7 +82,10 @@ impl<S> Layer<S> for AdmissionLayer {
     type Service = AdmissionService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        AdmissionService { inner, layer: self.clone() }
+        AdmissionService {
+            inner,
+            layer: self.clone(),
+        }
     }
 }
 
@@ -155,7 +162,11 @@ where
             let failed = response.status().is_server_error();
             if is_head {
                 // Its body is never sent, so nobody will say that it ended.
-                if failed { permit.failed() } else { permit.completed() }
+                if failed {
+                    permit.failed()
+                } else {
+                    permit.completed()
+                }
                 return Ok(response.map(GuardBody::bare));
             }
             Ok(response.map(|body| GuardBody::served(body, permit, failed)))

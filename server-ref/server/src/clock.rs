@@ -6,7 +6,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 /// Now, on the runtime's clock.
-#[expect(clippy::disallowed_methods, reason = "the one place where this crate reads its clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this crate reads its clock"
+)]
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -17,7 +20,10 @@ pub(crate) async fn sleep(duration: Duration) {
 }
 
 /// The generator of drawn service times: seeded where a run must repeat, else from the system.
-#[expect(clippy::disallowed_methods, reason = "the one place where this crate reads entropy")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this crate reads entropy"
+)]
 pub(crate) fn rng(seed: Option<u64>) -> StdRng {
     match seed {
         Some(seed) => StdRng::seed_from_u64(seed),

@@ -116,6 +116,12 @@ impl std::borrow::Borrow<str> for Token {
     }
 }
 
+impl Token {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<&str> for Token {
     fn from(token: &str) -> Self {
         Self(token.to_owned())
@@ -195,7 +201,11 @@ impl ServerConfig {
             // The token is a secret: the key says which entry, in the order of the tokens, not what it is.
             let key = format!("identities[{position}]");
             if token.0.is_empty() || token.0.len() > 512 || !token.0.bytes().all(|b| b.is_ascii_graphic()) {
-                return Err(out_of_range(key, "(token)", "1 to 512 printable ASCII characters".to_owned()));
+                return Err(out_of_range(
+                    key,
+                    "(token)",
+                    "1 to 512 printable ASCII characters".to_owned(),
+                ));
             }
             rights.identity(&key)?;
         }
@@ -208,13 +218,21 @@ impl Rights {
     pub(crate) fn identity(&self, key: &str) -> Result<Identity, ProfileError> {
         let tenant = self.tenant.as_ref().map(Tenant::new).transpose();
         let tenant = tenant.map_err(|bad| {
-            out_of_range(format!("{key}.tenant"), format!("{:?}", bad.value), "1 to 128 printable ASCII characters".to_owned())
+            out_of_range(
+                format!("{key}.tenant"),
+                format!("{:?}", bad.value),
+                "1 to 128 printable ASCII characters".to_owned(),
+            )
         })?;
         let tiers = self.tiers.as_ref().map_or(Tiers::UNPRIVILEGED, |names| {
             let tiers: Vec<Tier> = names.iter().copied().map(Tier::from).collect();
             Tiers::of(&tiers)
         });
-        Ok(Identity { tenant, tiers, trusted: self.trusted })
+        Ok(Identity {
+            tenant,
+            tiers,
+            trusted: self.trusted,
+        })
     }
 }
 
@@ -243,5 +261,9 @@ fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), ProfileE
 }
 
 fn out_of_range(key: impl Into<String>, value: impl fmt::Display, limit: String) -> ProfileError {
-    ProfileError { key: key.into(), value: value.to_string(), limit }
+    ProfileError {
+        key: key.into(),
+        value: value.to_string(),
+        limit,
+    }
 }

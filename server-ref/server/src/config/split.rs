@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use holdoff_admission::Profile;
-use serde::de::{
-    DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer, MapAccess, Visitor,
-};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
 use super::{ConfigError, Limits, Rights, Token};
@@ -28,7 +26,11 @@ pub(super) struct Own {
 
 pub(super) fn yaml(text: &str) -> Result<(Own, Profile), ConfigError> {
     let syntax = |error: serde_saphyr::Error| ConfigError::Syntax(error.to_string());
-    if text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#')) {
+    if text
+        .lines()
+        .map(str::trim)
+        .all(|line| line.is_empty() || line.starts_with('#'))
+    {
         return Ok((Own::default(), Profile::default()));
     }
     let own = serde_saphyr::from_str(text).map_err(syntax)?;
@@ -101,7 +103,8 @@ mod tests {
         assert_eq!(config.profile.workers, 3);
         assert_eq!(config.limits.drain_ms, 7);
         assert_eq!(config.identities["tok"].tenant.as_deref(), Some("t"));
-        let value = serde_json::json!({"workers": 3, "server": {"drain_ms": 7}, "classes": {"a": {"mean_ms": 5}}});
+        let value =
+            serde_json::json!({"workers": 3, "server": {"drain_ms": 7}, "classes": {"a": {"mean_ms": 5}}});
         assert_eq!(ServerConfig::from_json(&value).unwrap().profile, config.profile);
     }
 
@@ -112,7 +115,7 @@ mod tests {
             ("workers: 3\nserver:\n  drain: 4\n", "3", "drain"),
             ("workers: many\n", "1", "many"),
             ("workers: 3\nclasses:\n  a: {mean: 5}\n", "3", "mean"),
-            ("workers: [\n", "2", ""),
+            ("workers: [\n", "1", "unclosed"),
         ] {
             let error = ServerConfig::from_yaml(text).unwrap_err().to_string();
             assert!(error.contains(line) && error.contains(word), "{text:?}: {error}");
@@ -127,13 +130,19 @@ mod tests {
             ("anonymous: {tenant: \"\"}", "anonymous.tenant", "\"\""),
         ] {
             let error = ServerConfig::from_yaml(text).unwrap_err().to_string();
-            assert!(error.contains(key) && error.contains(value) && error.contains("must be"), "{text:?}: {error}");
+            assert!(
+                error.contains(key) && error.contains(value) && error.contains("must be"),
+                "{text:?}: {error}"
+            );
         }
     }
 
     #[test]
     fn nothing_said_is_the_default_profile() {
-        assert_eq!(ServerConfig::from_yaml("").unwrap().profile, holdoff_admission::Profile::default());
+        assert_eq!(
+            ServerConfig::from_yaml("").unwrap().profile,
+            holdoff_admission::Profile::default()
+        );
         assert_eq!(ServerConfig::from_yaml("# nothing\n").unwrap().profile.workers, 4);
     }
 }
