@@ -1,5 +1,9 @@
 //! A server in memory that answers from a script and keeps what it was asked, for tests in paused time.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    dead_code,
+    clippy::expect_used,
+    reason = "test code, of which each test file uses its own part"
+)]
 
 use std::collections::VecDeque;
 use std::io;
