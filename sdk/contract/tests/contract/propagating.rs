@@ -173,7 +173,7 @@ fn of_several_the_largest_delay_and_the_smallest_permission_go_up() {
         applied: Applied::Maybe,
         ..with_hint(Code::QueueFull, window(50, 400))
     };
-    let both = Overload::combine([first.clone(), second.clone(), third.clone()]).unwrap();
+    let both = Overload::combine([first.clone(), second, third.clone()]).unwrap();
     assert_eq!(both.code, Some(Code::DependencyOverloaded));
     assert_eq!(
         (both.retry, both.applied, both.hop),

@@ -30,7 +30,7 @@ fn expected(written: &Overload, audience: Audience) -> Overload {
             figure = figure.div_ceil(10);
             step *= 10;
         }
-        ms(figure * step)
+        ms(figure * step).min(limits::MAX_HINT)
     };
     let unattainable = written.code == Some(Code::DeadlineUnattainable);
     Overload {
@@ -106,8 +106,7 @@ fn head() -> impl Strategy<Value = HeaderMap> {
 
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let value = "(-?[0-9]{1,30}(\\.[0-9]{1,4})?(e[0-9]{1,4})?|\"[a-z_]{0,12}\"|null|true|\\[\\]|\\{\\})";
-    let name =
-        "(retry|applied|code|retry_after_ms|retry_after_max_ms|hop|detail|instance|contract_version|zz)";
+    let name = "(retry|applied|code|retry_after_ms|retry_after_max_ms|min_deadline_ms|predicted_wait_ms|hop|detail|instance|contract_version|zz)";
     let members = vec((name, value), 0..6).prop_map(|members| {
         let members: String = members
             .iter()
@@ -119,7 +118,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn reading_never_panics_and_stays_inside_the_limits(
@@ -136,6 +135,8 @@ proptest! {
                 prop_assert!(!delay.is_zero() && delay <= max && max <= delay + limits::MAX_WINDOW);
             }
             prop_assert!(read.hop <= limits::MAX_HOP);
+            let times = [read.min_deadline, read.predicted_wait];
+            prop_assert!(times.into_iter().flatten().all(|time| time <= limits::MAX_HINT));
             prop_assert!(read.extensions.len() <= limits::MAX_EXTENSIONS);
             prop_assert!(read.to_string().bytes().all(|b| (b' '..=b'~').contains(&b)));
         }

@@ -259,6 +259,19 @@ fn a_seconds_source_that_wins_still_keeps_a_window_that_reaches_it() {
 }
 
 #[test]
+fn a_seconds_source_replaces_the_precise_one_from_a_whole_second_more_on() {
+    let hint = |after: u64| {
+        let text = format!("v=1, code=queue_full, retry=after, after={after}");
+        refused(503, &[("overload-signal", &text), ("retry-after", "2")], None)
+            .0
+            .hint
+    };
+    assert_eq!(hint(1001), exact(1001));
+    assert_eq!(hint(1000), seconds(2000));
+    assert_eq!(hint(2000), exact(2000));
+}
+
+#[test]
 fn zero_is_no_minimum_and_has_no_window() {
     assert_eq!(
         signal("v=1, code=queue_full, retry=after, after=0, max=900").hint,

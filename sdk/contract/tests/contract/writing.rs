@@ -2,8 +2,8 @@
 
 use holdoff_contract::write::{self, Audience};
 use holdoff_contract::{
-    Applied, Code, Extension, Granularity, Hint, Overload, OverloadStatus, PolicyQuota, Retry, Scope,
-    ServiceState, Tier,
+    Applied, BodyMember, Code, Extension, Granularity, Hint, Overload, OverloadStatus, PolicyQuota, Retry,
+    Scope, ServiceState, Tier,
 };
 use http::HeaderMap;
 use serde_json::{Value, json};
@@ -296,4 +296,85 @@ fn advice_replaces_the_signal_and_says_nothing_where_there_is_nothing() {
         Some("v=1, degraded, state=congested")
     );
     assert_eq!(headers.len(), 1);
+}
+
+#[test]
+fn what_others_added_goes_out_as_far_as_it_fits() {
+    let names: Vec<String> = (0..20).map(|n| format!("zz{n}")).collect();
+    let overload = Overload {
+        detail: Some("\u{1}".repeat(5000)),
+        origin: Some("é".repeat(5000)),
+        hop: 1,
+        extensions: names
+            .iter()
+            .map(|name| Extension {
+                key: name.clone(),
+                member: format!("\"{}\"", "a".repeat(60)),
+            })
+            .collect(),
+        members: names
+            .iter()
+            .map(|name| BodyMember {
+                name: name.clone(),
+                json: format!("\"{}\"", "a".repeat(700)),
+            })
+            .collect(),
+        ..with_hint(Code::QueueFull, after(700))
+    };
+    let encoded = write::overload(&overload, Audience::Trusted);
+    let signal = text(&encoded.headers, "overload-signal").unwrap();
+    assert!((450..=512).contains(&signal.len()), "{}", signal.len());
+    assert!(
+        (3300..=4096).contains(&encoded.body.len()),
+        "{}",
+        encoded.body.len()
+    );
+    let read = crate::wire::read_back(&encoded).into_overload().unwrap();
+    assert_eq!(read.extensions, overload.extensions[..read.extensions.len()]);
+    assert_eq!(read.members, overload.members[..read.members.len()]);
+    assert!(read.extensions.len() >= 5 && read.members.len() >= 3);
+    assert_eq!(
+        (read.detail.unwrap().len(), read.origin.unwrap().len()),
+        (1024 / 6, 64)
+    );
+}
+
+#[test]
+fn an_extension_cannot_smuggle_in_or_overwrite_a_key() {
+    let extension = |key: &str, member: &str| Extension {
+        key: key.into(),
+        member: member.into(),
+    };
+    let member = |name: &str, json: &str| BodyMember {
+        name: name.into(),
+        json: json.into(),
+    };
+    let overload = Overload {
+        extensions: vec![
+            extension("zz", "?1, retry=after"),
+            extension("retry", "after"),
+            extension("zy=1, applied", "no"),
+            extension("ZX", "1"),
+            extension("zw", "1\r\nx: y"),
+            extension("zv", "1"),
+            extension("zv", "2"),
+        ],
+        members: vec![
+            member("zz", "1,\"retry\":\"after\""),
+            member("retry", "\"after\""),
+            member("zv", "1"),
+            member("zv", "2"),
+        ],
+        ..Overload::new(Code::DeadlineExpired)
+    };
+    let encoded = write::overload(&overload, Audience::Trusted);
+    assert_eq!(
+        text(&encoded.headers, "overload-signal").as_deref(),
+        Some("v=1, code=deadline_expired, retry=no, applied=no, after=1000, zv=1")
+    );
+    let body = std::str::from_utf8(&encoded.body).unwrap();
+    assert!(
+        body.ends_with(r#""retry":"no","applied":"no","retry_after_ms":1000,"zv":1}"#),
+        "{body}"
+    );
 }
