@@ -1,4 +1,10 @@
 //! The table of destinations: bounded, and no way to reset a storm.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that fails fails its test"
+)]
 
 mod common;
 
