@@ -368,6 +368,20 @@ fn every_failure_of_the_transport_stops_with_the_limit_that_binds() {
         why(default(), late, Outcome::TimedOut),
         StopReason::DeadlineExceeded
     );
+    let late_post = CallSpec {
+        deadline: Some(ms(10)),
+        ..post()
+    };
+    assert_eq!(
+        why(default(), late_post, broken()),
+        StopReason::Transport,
+        "perhaps applied comes first"
+    );
+    assert_eq!(
+        why(default(), late_post, Outcome::TimedOut),
+        StopReason::DeadlineExceeded,
+        "the call's time"
+    );
     assert_eq!(
         why(build(Policy::builder().max_waiting(0)), get(), broken()),
         StopReason::TooManyWaiting
