@@ -1,4 +1,6 @@
 //! What the examples share: a load of callers that can be pointed at a server, and what it counts.
 
 pub mod load;
+pub mod report;
 pub mod tally;
+pub mod watch;

@@ -5,13 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdoff::Tier;
+use holdoff::{CallReport, Tier};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::tally::{CallRecord, End, Tally};
+
+/// The task class of every call.
+pub const CLASS: &str = "job";
 
 /// Calls under way at once, over which arrivals are dropped and counted: the load generator must not be what
 /// breaks.
@@ -23,14 +28,18 @@ pub enum Caller {
     /// Obeys what it is told.
     Holdoff(holdoff::Client),
     /// Retries a failure after a fixed pause, whatever it was told: what most clients do today.
-    Deaf {
-        /// The client.
-        client: reqwest::Client,
-        /// Sends at most.
-        attempts: u32,
-        /// Pause between sends.
-        pause: Duration,
-    },
+    Deaf(Deaf),
+}
+
+/// A caller that ignores hints.
+#[derive(Clone)]
+pub struct Deaf {
+    /// The client.
+    pub client: reqwest::Client,
+    /// Sends at most.
+    pub attempts: u32,
+    /// Pause between sends.
+    pub pause: Duration,
 }
 
 /// A stream of calls.
@@ -98,7 +107,11 @@ pub async fn run(load: Load, live: Arc<Live>, stop: CancellationToken) -> Tally 
                 End::Refused => live.refused.fetch_add(1, Ordering::Relaxed),
                 End::Failed => 0,
             };
-            tally.lock().unwrap_or_else(PoisonError::into_inner).calls.push(record);
+            tally
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .calls
+                .push(record);
         });
     }
     tokio::select! {
@@ -122,40 +135,103 @@ fn pick(shares: [f64; 3], rng: &mut StdRng) -> usize {
 
 async fn call(load: &Load, tier: usize, patience: Duration) -> CallRecord {
     let started = now();
-    let (end, attempts, wait) = match &load.caller {
+    let called = match &load.caller {
         Caller::Holdoff(client) => obedient(client, &load.base, Tier::ALL[tier], patience).await,
-        Caller::Deaf { client, attempts, pause } => {
-            let deaf = deaf(client, &load.base, Tier::ALL[tier], patience, *attempts, *pause);
-            deaf.await
-        }
+        Caller::Deaf(client) => deaf(client, &load.base, Tier::ALL[tier], patience).await,
     };
     let took = now() - started;
-    let end = if end == End::Served && took > patience { End::Failed } else { end };
-    CallRecord { tier, end, attempts, took, wait }
+    let end = if called.end == End::Served && took > patience { End::Failed } else { called.end };
+    CallRecord { tier, end, attempts: called.attempts, early: called.early, took, wait: called.wait }
 }
 
-type CallEnd = (End, u32, Option<(Duration, Duration)>);
-
-async fn obedient(client: &holdoff::Client, base: &str, tier: Tier, patience: Duration) -> CallEnd {
-    let _ = (client, base, tier, patience);
-    unimplemented!("quickstart")
-}
-
-/// The same deadline, but as a time limit of its own; every refusal or failure is tried again after the pause.
-async fn deaf(
-    client: &reqwest::Client,
-    base: &str,
-    tier: Tier,
-    patience: Duration,
+struct CallEnd {
+    end: End,
     attempts: u32,
-    pause: Duration,
-) -> CallEnd {
-    let _ = (client, base, tier, patience, attempts, pause);
-    unimplemented!("quickstart")
+    early: u32,
+    wait: Option<(Duration, Duration)>,
+}
+
+/// What the server says of a task that it ran.
+#[derive(Deserialize)]
+struct Done {
+    waited_ms: u64,
+    predicted_wait_ms: u64,
+}
+
+impl Done {
+    fn wait(&self) -> (Duration, Duration) {
+        (Duration::from_millis(self.predicted_wait_ms), Duration::from_millis(self.waited_ms))
+    }
+}
+
+/// All there is to obeying: tier, deadline, send.
+async fn obedient(client: &holdoff::Client, base: &str, tier: Tier, patience: Duration) -> CallEnd {
+    let call = client
+        .post(format!("{base}/v1/work"))
+        .json(&json!({"class": CLASS, "payload": ""}))
+        .tier(tier)
+        .deadline(patience)
+        .send()
+        .await;
+    // Early retries of these callers are counted by the client itself, over all calls.
+    let ended = |end, attempts| CallEnd { end, attempts, early: 0, wait: None };
+    match call {
+        Ok(response) => {
+            let attempts = response.extensions().get::<CallReport>().map_or(1, |report| report.attempts);
+            if !response.status().is_success() {
+                return ended(End::Failed, attempts);
+            }
+            let wait = response.json::<Done>().await.ok().map(|done| done.wait());
+            CallEnd { wait, ..ended(End::Served, attempts) }
+        }
+        Err(error) if error.is_overloaded() => ended(End::Refused, error.attempts()),
+        Err(error) => ended(End::Failed, error.attempts()),
+    }
+}
+
+/// The same patience, but as a time limit of its own; every refusal or failure is tried again after the pause.
+async fn deaf(deaf: &Deaf, base: &str, tier: Tier, patience: Duration) -> CallEnd {
+    let mut ended = CallEnd { end: End::Failed, attempts: 0, early: 0, wait: None };
+    let until = now() + patience;
+    while ended.attempts < deaf.attempts {
+        if ended.attempts > 0 {
+            tokio::time::sleep(deaf.pause).await;
+        }
+        let left = until.saturating_duration_since(now());
+        if left.is_zero() {
+            break;
+        }
+        ended.attempts += 1;
+        let sent = deaf
+            .client
+            .post(format!("{base}/v1/work"))
+            .header("overload-tier", tier.as_str())
+            .timeout(left)
+            .json(&json!({"class": CLASS, "payload": ""}))
+            .send()
+            .await;
+        let Ok(response) = sent else { continue };
+        if response.status().is_success() {
+            ended.end = End::Served;
+            ended.wait = response.json::<Done>().await.ok().map(|done| done.wait());
+            return ended;
+        }
+        let hint_ms = response.headers().get("retry-after-ms").and_then(|value| value.to_str().ok()?.parse().ok());
+        let comes_back = ended.attempts < deaf.attempts && now() + deaf.pause < until;
+        if comes_back && hint_ms.is_some_and(|ms| deaf.pause < Duration::from_millis(ms)) {
+            ended.early += 1;
+        }
+        // Read to the end, so that the connection is used again.
+        let _ = response.bytes().await;
+    }
+    ended
 }
 
 /// The examples are a caller's own code: they read the clock here.
-#[expect(clippy::disallowed_methods, reason = "the one place where the examples read the clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the examples read the clock"
+)]
 pub fn now() -> Instant {
     Instant::now()
 }

@@ -22,6 +22,8 @@ pub struct CallRecord {
     pub end: End,
     /// Sends made.
     pub attempts: u32,
+    /// Retries sent before the hint had passed, where the caller counts them itself.
+    pub early: u32,
     /// From the first send to the end.
     pub took: Duration,
     /// Wait in queue that the server predicted and measured, where it was served.
@@ -61,8 +63,12 @@ impl Tally {
 
     /// Times of served calls, sorted.
     pub fn served_times(&self) -> Vec<Duration> {
-        let mut times: Vec<_> =
-            self.calls.iter().filter(|call| call.end == End::Served).map(|call| call.took).collect();
+        let mut times: Vec<_> = self
+            .calls
+            .iter()
+            .filter(|call| call.end == End::Served)
+            .map(|call| call.took)
+            .collect();
         times.sort_unstable();
         times
     }
@@ -76,7 +82,9 @@ impl Tally {
 /// The value at this share of a sorted list; `None` where it is empty.
 pub fn quantile(sorted: &[Duration], share: f64) -> Option<Duration> {
     let last = sorted.len().checked_sub(1)?;
-    sorted.get((last as f64 * share.clamp(0.0, 1.0)).round() as usize).copied()
+    sorted
+        .get((last as f64 * share.clamp(0.0, 1.0)).round() as usize)
+        .copied()
 }
 
 /// `a / b`, zero where `b` is zero.
@@ -91,13 +99,24 @@ mod tests {
     #[test]
     fn a_quantile_of_nothing_is_nothing_and_of_one_is_that_one() {
         assert_eq!(quantile(&[], 0.5), None);
-        assert_eq!(quantile(&[Duration::from_millis(7)], 0.99), Some(Duration::from_millis(7)));
+        assert_eq!(
+            quantile(&[Duration::from_millis(7)], 0.99),
+            Some(Duration::from_millis(7))
+        );
     }
 
     #[test]
     fn shares_are_of_the_tier_asked_for() {
-        let call = |tier, end| CallRecord { tier, end, attempts: 2, took: Duration::ZERO, wait: None };
-        let tally = Tally { calls: vec![call(0, End::Served), call(2, End::Refused), call(2, End::Served)] };
+        let call = |tier, end| CallRecord {
+            tier,
+            end,
+            attempts: 2,
+            took: Duration::ZERO,
+            wait: None,
+        };
+        let tally = Tally {
+            calls: vec![call(0, End::Served), call(2, End::Refused), call(2, End::Served)],
+        };
         assert_eq!(tally.served_of_tier(2), (0.5, 2));
         assert_eq!(tally.served_of_tier(1), (0.0, 0));
         assert!((tally.attempts_per_call() - 2.0).abs() < f64::EPSILON);

@@ -29,21 +29,21 @@ pub struct Configure {
 /// `policy` of `configure` and `parse`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PolicyKnobs {
-    max_attempts: Option<u8>,
-    max_attempts_scheduled: Option<u8>,
+    pub(crate) max_attempts: Option<u32>,
+    max_attempts_scheduled: Option<u32>,
     hint_cap_ms: Option<u64>,
     backoff_floor_ms: Option<u64>,
     backoff_base_ms: Option<u64>,
     backoff_cap_ms: Option<u64>,
-    budget: Option<BudgetKnobs>,
+    pub(crate) budget: Option<BudgetKnobs>,
     /// De-facto fields count.
     pub compat: Option<bool>,
     max_waiting: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct BudgetKnobs {
-    capacity: Option<u32>,
+pub(crate) struct BudgetKnobs {
+    pub(crate) capacity: Option<u32>,
 }
 
 /// `call`.

@@ -37,7 +37,9 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
     while let Some(line) = lines.next().await {
         while running.try_join_next().is_some() {}
         let command = match line {
-            Ok(_) if running.len() >= MAX_RUNNING => Err(format!("more than {MAX_RUNNING} commands are running")),
+            Ok(_) if running.len() >= MAX_RUNNING => {
+                Err(format!("more than {MAX_RUNNING} commands are running"))
+            }
             Ok(line) => parse(&line),
             Err(LinesCodecError::MaxLineLengthExceeded) => Err(format!("line longer than {MAX_LINE} bytes")),
             Err(LinesCodecError::Io(error)) => return Err(error.into()),
@@ -50,24 +52,33 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
             }
         };
         let id = command.get("id").cloned().unwrap_or(Value::Null);
-        let cmd = command.get("cmd").and_then(Value::as_str).unwrap_or("").to_owned();
+        let cmd = command
+            .get("cmd")
+            .and_then(Value::as_str)
+            .unwrap_or("")
+            .to_owned();
         if cmd == "stop" {
             replies.send(with_id(id, json!({"ok": true}))).await?;
             break;
         }
-        let (adapter, replies) = (Arc::clone(&adapter), replies.clone());
-        running.spawn(async move {
-            let reply = match cmd.as_str() {
-                "hello" => {
-                    let mut hello = adapter.hello();
-                    hello["protocol"] = json!(1);
-                    hello
-                }
-                cmd => adapter.answer(cmd, command).await,
-            };
-            // The writer only goes away when stdout is closed: nobody is left to tell.
-            let _ = replies.send(with_id(id, reply)).await;
-        });
+        // Calls overlap; everything else takes effect in the order it was said.
+        if cmd == "call" {
+            let (adapter, replies) = (Arc::clone(&adapter), replies.clone());
+            running.spawn(async move {
+                let reply = adapter.answer(&cmd, command).await;
+                // The writer only goes away when stdout is closed: nobody is left to tell.
+                let _ = replies.send(with_id(id, reply)).await;
+            });
+            continue;
+        }
+        let reply = if cmd == "hello" {
+            let mut hello = adapter.hello();
+            hello["protocol"] = json!(1);
+            hello
+        } else {
+            adapter.answer(&cmd, command).await
+        };
+        replies.send(with_id(id, reply)).await?;
     }
     running.shutdown().await;
     drop(replies);
@@ -77,7 +88,11 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
 
 fn parse(line: &str) -> Result<Value, String> {
     let command: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
-    if command.is_object() { Ok(command) } else { Err("not an object".into()) }
+    if command.is_object() {
+        Ok(command)
+    } else {
+        Err("not an object".into())
+    }
 }
 
 fn with_id(id: Value, reply: Value) -> Value {

@@ -14,11 +14,28 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("holdoff-contract", &[]),
     ("holdoff-policy", &["holdoff-contract"]),
     ("holdoff-tower", &["holdoff-contract", "holdoff-policy"]),
-    ("holdoff-reqwest", &["holdoff-contract", "holdoff-policy", "holdoff-tower"]),
-    ("holdoff", &["holdoff-contract", "holdoff-policy", "holdoff-tower", "holdoff-reqwest"]),
+    (
+        "holdoff-reqwest",
+        &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
+    ),
+    (
+        "holdoff",
+        &[
+            "holdoff-contract",
+            "holdoff-policy",
+            "holdoff-tower",
+            "holdoff-reqwest",
+        ],
+    ),
     ("holdoff-admission", &["holdoff-contract"]),
-    ("holdoff-admission-tower", &["holdoff-contract", "holdoff-admission"]),
-    ("holdoff-server", &["holdoff-contract", "holdoff-admission", "holdoff-admission-tower"]),
+    (
+        "holdoff-admission-tower",
+        &["holdoff-contract", "holdoff-admission"],
+    ),
+    (
+        "holdoff-server",
+        &["holdoff-contract", "holdoff-admission", "holdoff-admission-tower"],
+    ),
     ("holdoff-conformance", &[]),
     (
         "holdoff-peers",
@@ -31,7 +48,15 @@ const ARROWS: &[(&str, &[&str])] = &[
             "holdoff-server",
         ],
     ),
-    ("holdoff-examples", &["holdoff", "holdoff-admission", "holdoff-admission-tower", "holdoff-server"]),
+    (
+        "holdoff-examples",
+        &[
+            "holdoff",
+            "holdoff-admission",
+            "holdoff-admission-tower",
+            "holdoff-server",
+        ],
+    ),
 ];
 
 /// Crates that decide and do not act, and what must not be in their trees.
@@ -42,7 +67,10 @@ const ACTING: &[&str] = &["tokio", "hyper", "reqwest", "mio", "async-std", "axum
 const UNMAINTAINED: &[&str] = &["backoff", "instant"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 fn metadata() -> Metadata {
@@ -58,7 +86,11 @@ fn metadata() -> Metadata {
 fn tree(metadata: &Metadata, from: &str, dev: bool) -> BTreeSet<String> {
     let resolve = metadata.resolve.as_ref().unwrap();
     let nodes: BTreeMap<&PackageId, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
-    let start = metadata.workspace_packages().into_iter().find(|p| p.name == from).unwrap();
+    let start = metadata
+        .workspace_packages()
+        .into_iter()
+        .find(|p| p.name == from)
+        .unwrap();
     let mut seen = BTreeSet::new();
     let mut todo = vec![&start.id];
     while let Some(id) = todo.pop() {
@@ -81,10 +113,16 @@ fn tree(metadata: &Metadata, from: &str, dev: bool) -> BTreeSet<String> {
 #[test]
 fn the_arrows_between_crates_are_the_declared_ones() {
     let metadata = metadata();
-    let ours: BTreeSet<String> =
-        metadata.workspace_packages().iter().map(|package| package.name.to_string()).collect();
+    let ours: BTreeSet<String> = metadata
+        .workspace_packages()
+        .iter()
+        .map(|package| package.name.to_string())
+        .collect();
     let declared: BTreeSet<String> = ARROWS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(ours, declared, "a crate was added or removed: say in ARROWS what it may use");
+    assert_eq!(
+        ours, declared,
+        "a crate was added or removed: say in ARROWS what it may use"
+    );
 
     let mut wrong = Vec::new();
     for package in metadata.workspace_packages() {
@@ -96,7 +134,10 @@ fn the_arrows_between_crates_are_the_declared_ones() {
             }
         }
     }
-    assert!(wrong.is_empty(), "arrows that docs/ARCHITECTURE.md does not have: {wrong:?}");
+    assert!(
+        wrong.is_empty(),
+        "arrows that docs/ARCHITECTURE.md does not have: {wrong:?}"
+    );
 }
 
 #[test]
@@ -105,7 +146,10 @@ fn the_conformance_runner_uses_no_sdk_or_server_crate_not_even_in_its_tests() {
         .into_iter()
         .filter(|name| name.starts_with("holdoff") && name != "holdoff-conformance")
         .collect();
-    assert!(inside.is_empty(), "the judge must not share code with the judged: {inside:?}");
+    assert!(
+        inside.is_empty(),
+        "the judge must not share code with the judged: {inside:?}"
+    );
 }
 
 #[test]
@@ -138,13 +182,19 @@ fn no_rust_file_has_grown_past_its_meaning() {
                 seen += 1;
                 let lines = std::fs::read_to_string(path).unwrap().lines().count();
                 if lines > MAX_LINES {
-                    long.push(format!("{} has {lines}", path.strip_prefix(root()).unwrap().display()));
+                    long.push(format!(
+                        "{} has {lines}",
+                        path.strip_prefix(root()).unwrap().display()
+                    ));
                 }
             }
         });
     }
     assert!(seen > 20, "looked at {seen} files only");
-    assert!(long.is_empty(), "over {MAX_LINES} lines, cut them where the meaning divides: {long:#?}");
+    assert!(
+        long.is_empty(),
+        "over {MAX_LINES} lines, cut them where the meaning divides: {long:#?}"
+    );
 }
 
 fn visit(dir: &Path, each: &mut impl FnMut(&Path)) {

@@ -87,7 +87,8 @@ pub struct Send {
 pub enum Action {
     /// Send the request now.
     Send(Send),
-    /// Sleep until then, and ask again. Never returns an instant before the hint's end.
+    /// Sleep until then, and ask again. Never an instant before the hint's end. A timer that fires early is harmless:
+    /// the same instant is answered again.
     WaitUntil(Instant),
     /// The call is over.
     Finish(Finish),

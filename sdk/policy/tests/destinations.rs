@@ -1,4 +1,10 @@
 //! The table of destinations: bounded, and no way to reset a storm.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that fails fails its test"
+)]
 
 mod common;
 
@@ -147,4 +153,30 @@ fn threads_share_the_table_and_a_panic_in_one_does_not_stop_the_others() {
         .collect();
     assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
     assert_eq!(destinations.len(), 1001);
+}
+
+#[test]
+fn a_full_table_is_not_searched_again_at_every_look_up() {
+    let mut world = World::new(Policy::default());
+    let destinations = Destinations::with_limit(&world.policy, 8);
+    let mut shared = Vec::new();
+    for n in 0..8 {
+        shared.push(destinations.get("http", &format!("busy-{n}")));
+        assert!(spend(&shared[n], &mut world));
+    }
+    let overflow = destinations.get("http", "late");
+    // All are well again, which a search would see.
+    for one in shared {
+        let mut destination = one.lock().unwrap();
+        *destination = Destination::new(&world.policy);
+        assert!(destination.is_at_rest());
+    }
+    for _ in 0..7 {
+        assert!(Arc::ptr_eq(&overflow, &destinations.get("http", "late")));
+    }
+    assert!(
+        !Arc::ptr_eq(&overflow, &destinations.get("http", "late")),
+        "one look-up for each place later"
+    );
+    assert_eq!(destinations.len(), 1);
 }

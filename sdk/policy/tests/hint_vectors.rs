@@ -1,5 +1,11 @@
 //! Every worked example of CONTRACT sections 4 and 5, from the response to what a call then does. What is read from it
 //! is checked by the contract crate; here are `action` and the window.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that fails fails its test"
+)]
 
 mod common;
 

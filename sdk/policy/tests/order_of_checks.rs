@@ -1,4 +1,10 @@
 //! Which reason is reported when several apply: the order of CONTRACT section 5.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that fails fails its test"
+)]
 
 mod common;
 
@@ -361,6 +367,20 @@ fn every_failure_of_the_transport_stops_with_the_limit_that_binds() {
     assert_eq!(
         why(default(), late, Outcome::TimedOut),
         StopReason::DeadlineExceeded
+    );
+    let late_post = CallSpec {
+        deadline: Some(ms(10)),
+        ..post()
+    };
+    assert_eq!(
+        why(default(), late_post, broken()),
+        StopReason::Transport,
+        "perhaps applied comes first"
+    );
+    assert_eq!(
+        why(default(), late_post, Outcome::TimedOut),
+        StopReason::DeadlineExceeded,
+        "the call's time"
     );
     assert_eq!(
         why(build(Policy::builder().max_waiting(0)), get(), broken()),

@@ -39,7 +39,9 @@ mod transport;
 
 pub use builder::{ClientBuilder, WrappedClientTrusted};
 pub use client::Client;
-pub use holdoff_tower::{CallOptions, CounterSnapshot, Counters, Error, InvalidOrigin, PassUp, Refused};
+pub use holdoff_tower::{
+    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, PassUp, Refused,
+};
 pub use request::RequestBuilder;
 pub use reqwest;
 pub use reqwest::Response;

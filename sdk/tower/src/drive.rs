@@ -18,6 +18,7 @@ use tracing::{Instrument, Span};
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock;
 use crate::error::{BoxError, Error, Failure};
+use crate::options::CallReport;
 use crate::origin;
 use crate::plan::Plan;
 use crate::reject::{self, Receipt};
@@ -60,7 +61,7 @@ where
                 call.on_outcome(brought.received, brought.outcome);
                 (inner, last) = (brought.inner, brought.last);
             }
-            Action::Finish(finish) => return end(finish, last, limit).await,
+            Action::Finish(finish) => return end(finish, last, limit, call.report()).await,
         }
     }
 }
@@ -149,6 +150,7 @@ async fn end<RB: Body<Data = Bytes>>(
     finish: Finish,
     mut last: Last<RB>,
     limit: Option<Instant>,
+    report: CallReport,
 ) -> Result<Response<ResponseBody<RB>>, Error> {
     match finish {
         Finish::GiveUp(give_up) => {
@@ -160,7 +162,10 @@ async fn end<RB: Body<Data = Bytes>>(
             Err(Error::gave_up(give_up, failed))
         }
         Finish::Deliver => match last {
-            Last::Response(response) => Ok(response),
+            Last::Response(mut response) => {
+                response.extensions_mut().insert(report);
+                Ok(response)
+            }
             Last::Failed(_, error) => Err(Error::transport(error)),
             Last::Nothing => Err(Error::request("there is no answer to deliver")),
         },
@@ -248,6 +253,13 @@ impl Running {
             call,
             destination,
             shared,
+        }
+    }
+
+    fn report(&self) -> CallReport {
+        CallReport {
+            attempts: self.call.attempts(),
+            waited: self.call.waited(),
         }
     }
 

@@ -92,3 +92,14 @@ pub struct AttemptContext {
     /// What was left of the call's deadline at send.
     pub time_left: Option<Duration>,
 }
+
+/// What it took to get this answer; put into the extensions of every response that the layer hands on. (A call that
+/// stopped says the same in its [`crate::Error`].)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallReport {
+    /// Sends made: 1 where the first was answered.
+    pub attempts: u32,
+    /// Time spent waiting, without the attempts themselves.
+    pub waited: Duration,
+}

@@ -9,6 +9,8 @@ use holdoff_contract::{Applied, Granularity, Hint, Overload, Retry, field_name};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::command::{BudgetKnobs, PolicyKnobs};
+
 /// A rule to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClientMutant {
@@ -72,25 +74,41 @@ impl ClientMutant {
     }
 
     /// What comes in, changed.
-    pub fn response(self, status: &mut StatusCode, headers: &mut HeaderMap, hint_cap: Duration, now: SystemTime) {
+    pub fn response(
+        self,
+        status: &mut StatusCode,
+        headers: &mut HeaderMap,
+        hint_cap: Duration,
+        now: SystemTime,
+    ) {
         match self {
             Self::AdviceIsError
                 if status.is_success() && headers.contains_key(field_name::OVERLOAD_SIGNAL) =>
             {
                 *status = StatusCode::SERVICE_UNAVAILABLE;
             }
-            Self::HintOnAnyStatus if status.is_server_error() && headers.contains_key(header::RETRY_AFTER) => {
+            Self::HintOnAnyStatus
+                if status.is_server_error() && headers.contains_key(header::RETRY_AFTER) =>
+            {
                 *status = StatusCode::SERVICE_UNAVAILABLE;
             }
             Self::Deaf => {
-                for name in [header::RETRY_AFTER, field_name::RETRY_AFTER_MS, field_name::OVERLOAD_SIGNAL] {
+                for name in [
+                    header::RETRY_AFTER,
+                    field_name::RETRY_AFTER_MS,
+                    field_name::OVERLOAD_SIGNAL,
+                ] {
                     headers.remove(name);
                 }
                 headers.remove(header::CONTENT_TYPE);
             }
             _ => {
-                let options = ReadOptions { now, compat: Compat::On };
-                if let Reading::Overload(mut overload, _) = Head::read(*status, headers, &options).finish(None)
+                let options = ReadOptions {
+                    now,
+                    compat: Compat::On,
+                };
+                if let Reading::Overload(mut overload, _) =
+                    Head::read(*status, headers, &options).finish(None)
                     && self.overload(&mut overload, hint_cap)
                 {
                     rewrite(headers, &overload);
@@ -102,18 +120,30 @@ impl ClientMutant {
     /// Changes what was said; false where this mutant hears it as it is.
     fn overload(self, overload: &mut Overload, hint_cap: Duration) -> bool {
         let delay = overload.hint.delay_or_zero();
-        let plain = |delay| Hint::After { delay, granularity: Granularity::Milliseconds };
+        let plain = |delay| Hint::After {
+            delay,
+            granularity: Granularity::Milliseconds,
+        };
         match self {
             Self::Early => {
                 overload.hint = match overload.hint {
-                    Hint::Window { delay, max } => Hint::Window { delay: delay / 2, max: max / 2 },
-                    Hint::After { delay, granularity } => Hint::After { delay: delay / 2, granularity },
+                    Hint::Window { delay, max } => Hint::Window {
+                        delay: delay / 2,
+                        max: max / 2,
+                    },
+                    Hint::After { delay, granularity } => Hint::After {
+                        delay: delay / 2,
+                        granularity,
+                    },
                     Hint::Absent => return false,
                 };
             }
             Self::Late if !delay.is_zero() => {
                 let late = delay * 10 + Duration::from_secs(1);
-                overload.hint = Hint::Window { delay: late, max: late + Duration::from_millis(50) };
+                overload.hint = Hint::Window {
+                    delay: late,
+                    max: late + Duration::from_millis(50),
+                };
             }
             Self::IgnoresRetryNo if overload.retry == Retry::No => {
                 overload.retry = Retry::After;
@@ -142,10 +172,30 @@ impl ClientMutant {
 fn rewrite(headers: &mut HeaderMap, overload: &Overload) {
     let encoded = write::overload(overload, Audience::Trusted);
     headers.remove(header::CONTENT_TYPE);
-    for name in [header::RETRY_AFTER, field_name::RETRY_AFTER_MS, field_name::OVERLOAD_SIGNAL] {
+    for name in [
+        header::RETRY_AFTER,
+        field_name::RETRY_AFTER_MS,
+        field_name::OVERLOAD_SIGNAL,
+    ] {
         match encoded.headers.get(&name) {
             Some(value) => headers.insert(name, value.clone()),
             None => headers.remove(name),
         };
+    }
+}
+
+impl ClientMutant {
+    /// The policy's knobs, changed.
+    pub fn knobs(self, mut knobs: PolicyKnobs) -> PolicyKnobs {
+        match self {
+            Self::Persistent => knobs.max_attempts = Some(12),
+            Self::NoBudget => {
+                knobs.budget = Some(BudgetKnobs {
+                    capacity: Some(u32::MAX),
+                })
+            }
+            _ => {}
+        }
+        knobs
     }
 }

@@ -78,7 +78,13 @@ impl ServerMutant {
                 set_signal(headers, &[("after", 1000), ("max", 1200)]);
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
                 headers.insert(field_name::RETRY_AFTER_MS, HeaderValue::from_static("1000"));
-                change(body, &[("retry_after_ms", json!(1000)), ("retry_after_max_ms", json!(1200))]);
+                change(
+                    body,
+                    &[
+                        ("retry_after_ms", json!(1000)),
+                        ("retry_after_max_ms", json!(1200)),
+                    ],
+                );
             }
             Self::Cacheable => {
                 headers.remove(header::CACHE_CONTROL);
@@ -93,7 +99,13 @@ impl ServerMutant {
                 }
             }
             Self::LeaksTenant => {
-                change(body, &[("detail", json!("tenants queued before you: acme (12), globex (7)"))]);
+                change(
+                    body,
+                    &[(
+                        "detail",
+                        json!("tenants queued before you: acme (12), globex (7)"),
+                    )],
+                );
                 change(body, &[("queue_depth", json!(19))]);
             }
             Self::TwoRetryAfter => {
@@ -119,7 +131,10 @@ fn number(headers: &HeaderMap, name: &http::HeaderName) -> Option<u64> {
 
 /// Sets integer keys of the signal, as text: a mutant need not be careful.
 fn set_signal(headers: &mut HeaderMap, changes: &[(&str, u64)]) {
-    let Some(signal) = headers.get(field_name::OVERLOAD_SIGNAL).and_then(|value| value.to_str().ok()) else {
+    let Some(signal) = headers
+        .get(field_name::OVERLOAD_SIGNAL)
+        .and_then(|value| value.to_str().ok())
+    else {
         return;
     };
     let kept = signal.split(", ").filter(|member| {
@@ -135,7 +150,9 @@ fn set_signal(headers: &mut HeaderMap, changes: &[(&str, u64)]) {
 
 /// Sets members of a JSON object body.
 fn change(body: &mut Vec<u8>, changes: &[(&str, Value)]) {
-    let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else { return };
+    let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
+        return;
+    };
     for (name, value) in changes {
         members.insert((*name).to_owned(), value.clone());
     }

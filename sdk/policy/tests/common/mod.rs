@@ -308,3 +308,41 @@ pub(crate) fn assert_spread(samples: &[Duration], lo: Duration, hi: Duration) {
         );
     }
 }
+
+/// Runs a call once for each of `n` clients of its own, and returns the wait after attempt `attempt`.
+pub(crate) fn waits(
+    n: u64,
+    policy: &Policy,
+    attempt: usize,
+    service: impl Fn(u32) -> Outcome,
+) -> Vec<Duration> {
+    let wait = |seed| {
+        let mut world = World::seeded(policy.clone(), seed);
+        let run = world.run(get(), &service);
+        assert_eq!((&run.finish, run.sends.len()), (&Finish::Deliver, attempt + 1));
+        assert_eq!(world.log.early(), 0);
+        run.gaps[attempt - 1]
+    };
+    (0..n).map(wait).collect()
+}
+
+/// Refused with this until attempt k, then served.
+pub(crate) fn until(k: u32, refusal: impl Fn() -> Overload) -> impl Fn(u32) -> Outcome {
+    move |attempt| {
+        if attempt <= k {
+            refused(refusal())
+        } else {
+            Outcome::Success
+        }
+    }
+}
+
+/// Calls that are all under way, each with its first attempt sent.
+pub(crate) fn start(world: &mut World, n: usize) -> Vec<Call> {
+    let send = |_| {
+        let mut call = world.call(get());
+        let _ = world.send(&mut call);
+        call
+    };
+    (0..n).map(send).collect()
+}

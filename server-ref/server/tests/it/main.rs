@@ -1,0 +1,12 @@
+//! The server over real sockets. What measures time is in `real_time`, which runs alone.
+
+mod binary;
+mod common;
+mod endings;
+mod fixtures;
+mod input;
+mod overload;
+mod real_time;
+mod tasks;
+mod telemetry;
+mod work;
