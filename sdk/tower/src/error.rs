@@ -19,7 +19,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 /// What a failed send means for whether it may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection was made: certainly not applied (CLI-11).
+    /// No connection was made, or the server said by its protocol that it never looked at the request: certainly
+    /// not applied (CLI-11).
     NotConnected,
     /// The connection broke, or the answer did: perhaps applied (CLI-12).
     Broken,
