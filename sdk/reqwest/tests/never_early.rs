@@ -105,7 +105,8 @@ async fn real_time_a_thousand_retries_keep_to_their_windows() {
     assert_eq!(calls.len() as u64, CALLERS * CALLS_EACH);
     let mut early = Vec::new();
     let mut late = Vec::new();
-    let mut tenths = [0_u32; 10];
+    // Where in its window each came: 0 is its start, 1000 its end.
+    let mut places = Vec::new();
     for (path, sends) in &calls {
         assert_eq!(sends.len(), 2, "{path}");
         let gap = sends[1].arrived - sends[0].answered.unwrap();
@@ -118,18 +119,16 @@ async fn real_time_a_thousand_retries_keep_to_their_windows() {
         if gap > high + slack {
             late.push((path, gap));
         }
-        // Those that the machine made late say nothing about the draw.
-        let at = gap.saturating_sub(low).as_micros() * 10 / (high - low).as_micros();
-        if let Some(tenth) = tenths.get_mut(usize::try_from(at).unwrap()) {
-            *tenth += 1;
-        }
+        places.push(gap.saturating_sub(low).as_micros() * 1000 / (high - low).as_micros());
     }
     assert!(early.is_empty(), "{early:?}");
     assert!(late.is_empty(), "slack {slack:?}: {late:?}");
-    let most = CALLERS * CALLS_EACH / 3;
+    places.sort_unstable();
+    let (tenth, ninth) = (places[places.len() / 10], places[places.len() * 9 / 10]);
+    // A uniform draw puts 800 between the two, a fixed one next to nothing; what the machine adds only widens it.
     assert!(
-        tenths.iter().all(|count| u64::from(*count) <= most),
-        "waits are drawn, not fixed: {tenths:?}"
+        ninth - tenth > 500,
+        "waits are drawn, not fixed: {tenth} to {ninth}"
     );
 
     let counts = client.counters().snapshot();
