@@ -62,9 +62,9 @@ impl<B: Body> GuardBody<B> {
 fn end(permit: &mut Option<Permit>, failed: bool) {
     if let Some(permit) = permit.take() {
         if failed {
-            permit.failed()
+            permit.failed();
         } else {
-            permit.completed()
+            permit.completed();
         }
     }
 }

@@ -60,8 +60,12 @@ async fn not_allowed(method: Method) -> Response<Body> {
 }
 
 async fn health(State(app): State<App>) -> Response<Body> {
-    let state = app.admission().snapshot().state;
-    answer(StatusCode::OK, &json!({"status": "ok", "state": state.as_str()}))
+    let snapshot = app.admission().snapshot();
+    let status = if snapshot.draining { "draining" } else { "ok" };
+    answer(
+        StatusCode::OK,
+        &json!({"status": status, "state": snapshot.state.as_str()}),
+    )
 }
 
 async fn metrics(State(app): State<App>) -> Response<Body> {
