@@ -136,7 +136,8 @@ pub struct Overload {
     pub tier: Option<Tier>,
     /// Hops towards the dependency that decided, 0..=16.
     pub hop: u8,
-    /// A sentence for humans. Peer text when read: escape it before logging (SEC-04).
+    /// A sentence for humans, cut to [`crate::limits::MAX_DETAIL_BYTES`]. Peer text when read: escape it before
+    /// logging, as `Display` does (SEC-04).
     pub detail: Option<String>,
     /// Id of the decision, for logs.
     pub instance: Option<uuid::Uuid>,
@@ -146,7 +147,8 @@ pub struct Overload {
     pub predicted_wait: Option<Duration>,
     /// Logical name of the service that decided, hop > 0; written to trusted callers only.
     pub origin: Option<String>,
-    /// With `rate_limited`: the quotas to publish.
+    /// With `rate_limited`: the quotas to publish, at most [`crate::limits::MAX_QUOTAS`]. An exhausted one makes the
+    /// hint at least as long as its reset (SRV-23).
     pub quotas: Vec<PolicyQuota>,
     /// Unknown v=1 signal keys, at most 16, kept for relays.
     pub extensions: Vec<Extension>,

@@ -48,6 +48,8 @@ pub(crate) struct Findings {
     /// The tenant's own limit is among it, or a limit of everybody.
     pub(crate) own: bool,
     pub(crate) general: bool,
+    /// It is refused for load, not for its own deadline or limit.
+    pub(crate) load: bool,
     pub(crate) min_deadline: Option<Nanos>,
     /// Admitted against the estimate, to measure it.
     pub(crate) probe: bool,
@@ -56,6 +58,10 @@ pub(crate) struct Findings {
 impl Findings {
     fn general(&mut self, code: Code) {
         self.general = true;
+        self.load |= !matches!(
+            code,
+            Code::Draining | Code::DeadlineUnattainable | Code::DeadlineExpired
+        );
         self.code.get_or_insert(code);
     }
 
@@ -252,7 +258,8 @@ impl Controller {
         if ask.tier != Tier::Deferrable {
             return;
         }
-        let over_gate = ask.wait > self.open_wait(ask.tier);
+        // Over the whole bound the gate is not the cause: the wait bound would refuse it wide open.
+        let over_gate = ask.wait > self.open_wait(ask.tier) && ask.wait <= self.bounds.wait[lane];
         let strict = self.machine.is_pinned();
         match self.machine.state() {
             ServiceState::Normal => {}
@@ -285,26 +292,8 @@ impl Controller {
             found.probe = true;
             return;
         }
-        found.min_deadline = Some(need.max(self.least_for_wait(ask)));
+        found.min_deadline = Some(need);
         found.general(Code::DeadlineUnattainable);
-    }
-
-    /// The wait bound for the time this caller has: one with a short attempt timeout (less than half of W) is held to
-    /// half of it, since it will be gone.
-    fn bound_for(&self, ask: &Ask) -> Nanos {
-        let bound = self.bounds.wait[ask.tier.index()];
-        if ask.remaining < bound / 2 {
-            ask.remaining / 2
-        } else {
-            bound
-        }
-    }
-
-    /// The smallest remaining time for which [`Self::bound_for`] lets this wait pass.
-    fn least_for_wait(&self, ask: &Ask) -> Nanos {
-        ask.wait
-            .saturating_mul(2)
-            .min(self.bounds.wait[ask.tier.index()] / 2)
     }
 
     fn judge_wait(&self, ask: &Ask, found: &mut Findings) {
@@ -314,8 +303,7 @@ impl Controller {
         }
         let lane = ask.tier.index();
         let bound = self.bounds.wait[lane];
-        let over =
-            ask.wait > self.bound_for(ask) || self.oldest_waiting(ask.now, lane) > bound.saturating_mul(2);
+        let over = ask.wait > bound || self.oldest_waiting(ask.now, lane) > bound.saturating_mul(2);
         let slow_start = ask.tier == Tier::Deferrable && self.over_slow_start(ask, bound);
         if over || slow_start {
             found.general(Code::QueueAgeExceeded);

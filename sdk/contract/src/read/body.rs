@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::time::Duration;
 
 use serde_json::value::RawValue;
 
@@ -67,12 +66,8 @@ pub(super) fn read(body: &[u8], tally: &mut Tally) -> Option<Said> {
         instance: members
             .text("instance")
             .and_then(|text| text.strip_prefix("urn:uuid:")?.parse().ok()),
-        min_deadline: members
-            .number("min_deadline_ms", tally)
-            .map(Duration::from_millis),
-        predicted_wait: members
-            .number("predicted_wait_ms", tally)
-            .map(Duration::from_millis),
+        min_deadline: members.number("min_deadline_ms", tally).map(number::hint),
+        predicted_wait: members.number("predicted_wait_ms", tally).map(number::hint),
         members: members.unknown(),
         ..Said::default()
     })

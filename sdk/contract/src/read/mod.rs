@@ -9,6 +9,7 @@ mod date;
 mod defacto;
 mod merge;
 mod number;
+mod rate_limit;
 mod retry_after;
 mod signal;
 
@@ -19,9 +20,10 @@ use http::{HeaderMap, StatusCode};
 
 use self::merge::{Delays, Said, Tally};
 use crate::limits::{MAX_BODY_READ, MAX_FIELD_BYTES, MAX_FIELD_LINES};
-use crate::{Overload, OverloadStatus, ServiceState};
+use crate::{Code, Overload, OverloadStatus, PolicyQuota, ServiceState};
 
 pub(crate) use self::body::{KNOWN_MEMBERS, cut};
+pub(crate) use self::rate_limit::{RATE_LIMIT, RATE_LIMIT_POLICY};
 pub(crate) use self::signal::KNOWN_KEYS;
 
 /// Whether the fields that others use (section 8) count as hints.
@@ -58,6 +60,7 @@ pub struct Head {
     signal: Option<Said>,
     delays: Delays,
     forbidden: bool,
+    quotas: Vec<PolicyQuota>,
     wants_body: bool,
     tally: Tally,
 }
@@ -91,6 +94,7 @@ impl Head {
             signal: None,
             delays: Delays::default(),
             forbidden: false,
+            quotas: Vec::new(),
             wants_body: false,
             tally: Tally::default(),
         };
@@ -105,6 +109,7 @@ impl Head {
             head.delays.quota = defacto::quota_reset(status, headers, tally);
         }
         head.forbidden = defacto::forbids_retry(headers);
+        head.quotas = rate_limit::quotas(headers);
         head.wants_body = is_problem(headers) && fits(headers);
         head
     }
@@ -126,7 +131,10 @@ impl Head {
             return Reading::NotOverload;
         }
         let (signal, body) = (self.signal.unwrap_or_default(), body.unwrap_or_default());
-        let overload = merge::merge(status, signal, body, self.delays, self.forbidden);
+        let mut overload = merge::merge(status, signal, body, self.delays, self.forbidden);
+        if overload.code == Some(Code::RateLimited) {
+            overload.quotas = self.quotas;
+        }
         Reading::Overload(Box::new(overload), self.tally.get())
     }
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::Audience;
 use super::signal::PRIVATE_NAMES;
-use super::values::{Values, coarse, ms};
+use super::values::{Values, coarse};
 use crate::limits::{MAX_BODY_WRITTEN, MAX_DETAIL_BYTES, MAX_EXTENSIONS, MAX_NAME_BYTES};
 use crate::read::{KNOWN_MEMBERS, cut};
 use crate::{Code, Overload};
@@ -37,16 +37,10 @@ pub(super) fn problem(values: &Values, overload: &Overload, audience: Audience) 
     let min_deadline = overload
         .min_deadline
         .filter(|_| values.code == Code::DeadlineUnattainable);
-    object.put_some(
-        "min_deadline_ms",
-        min_deadline.map(|deadline| coarse(ms(deadline))),
-    );
+    object.put_some("min_deadline_ms", min_deadline.map(coarse));
     object.put_some(
         "predicted_wait_ms",
-        overload
-            .predicted_wait
-            .filter(|_| trusted)
-            .map(|wait| coarse(ms(wait))),
+        overload.predicted_wait.filter(|_| trusted).map(coarse),
     );
     let origin = overload.origin.as_ref().filter(|_| trusted && values.hop > 0);
     object.put_some(

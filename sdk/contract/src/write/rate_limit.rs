@@ -1,14 +1,12 @@
 //! `RateLimit` and `RateLimit-Policy` beside `rate_limited` (SRV-23, draft-ietf-httpapi-ratelimit-headers).
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use sfv::{Integer, ListSerializer, StringRef, key_ref};
 
 use super::set;
 use crate::PolicyQuota;
 use crate::limits::{MAX_NAME_BYTES, MAX_QUOTAS};
-
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+use crate::read::{RATE_LIMIT, RATE_LIMIT_POLICY};
 
 /// Writes both fields; no quotas, no fields. Exhausted quotas come first, so that the limit never cuts one that
 /// `Retry-After` rests on before one that it does not.

@@ -93,12 +93,13 @@ pub(super) fn ms(duration: Duration) -> u32 {
     u32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
 
-/// Rounded up to two significant digits, so that it tells little and still holds (SRV-19, SEC-07).
-pub(super) fn coarse(ms: u32) -> u64 {
-    let ms = u64::from(ms);
+/// Milliseconds rounded up to two significant digits, so that the figure tells little and still holds (SRV-19,
+/// SEC-07); at most 24 h, because no deadline can be longer.
+pub(super) fn coarse(duration: Duration) -> u32 {
+    let ms = ms(duration.min(MAX_HINT));
     let digits = ms.checked_ilog10().map_or(1, |log| log + 1);
-    let step = 10_u64.pow(digits.saturating_sub(2));
-    ms.div_ceil(step) * step
+    let step = 10_u32.pow(digits.saturating_sub(2));
+    (ms.div_ceil(step) * step).min(self::ms(MAX_HINT))
 }
 
 #[cfg(test)]
@@ -116,9 +117,11 @@ mod tests {
             (1234, 1300),
             (1300, 1300),
             (99_001, 100_000),
-            (u32::MAX, 4_300_000_000),
+            (80_000_001, 81_000_000),
+            (86_000_001, 86_400_000),
+            (u64::MAX, 86_400_000),
         ] {
-            assert_eq!(coarse(fine), expected, "{fine}");
+            assert_eq!(coarse(Duration::from_millis(fine)), expected, "{fine}");
         }
     }
 

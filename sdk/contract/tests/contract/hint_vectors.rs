@@ -140,7 +140,7 @@ fn faults(vector: &Vector, defaults: &Defaults) -> Vec<String> {
 }
 
 fn file() -> File {
-    serde_json::from_str(include_str!("../../../conformance/contract/hint-vectors.json")).unwrap()
+    serde_json::from_str(include_str!("../../../../conformance/contract/hint-vectors.json")).unwrap()
 }
 
 #[test]
