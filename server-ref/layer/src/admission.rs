@@ -279,23 +279,36 @@ const LEAST_PAUSE: Duration = Duration::from_millis(1);
 /// Ticks the controller and wakes at the next expiry, until nobody holds the admission any more.
 async fn keep_time(shared: Weak<Shared>, sooner: Arc<Notify>) {
     let mut next_tick = clock::now();
+    let mut known = ServiceState::Normal;
     loop {
-        let wake = {
+        let (wake, state) = {
             let Some(shared) = shared.upgrade() else { return };
             let mut state = shared.lock();
             let now = clock::now();
+            let mut seen = known;
             if now >= next_tick {
                 if !state.frozen {
                     state.controller.tick(now, &mut &shared.meters);
                 }
                 next_tick = now + Controller::TICK;
-                shared.meters.publish(now, &state.controller.snapshot(now));
+                let snapshot = state.controller.snapshot(now);
+                seen = snapshot.state;
+                shared.meters.publish(now, &snapshot);
             }
             shared.settle(&mut state, now);
             let expiry = state.controller.next_expiry().unwrap_or(next_tick);
             state.planned = expiry.min(next_tick).max(now + LEAST_PAUSE);
-            state.planned
+            (state.planned, seen)
         };
+        // Said without the lock: whoever reads the log must not be able to stop admission.
+        if state != known {
+            tracing::info!(
+                from = known.as_str(),
+                to = state.as_str(),
+                "admission state changed"
+            );
+            known = state;
+        }
         tokio::select! {
             () = clock::sleep_until(wake) => {}
             () = sooner.notified() => {}

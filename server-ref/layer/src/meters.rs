@@ -261,7 +261,6 @@ impl Meters {
         let slot = &self.transitions[from as usize * ServiceState::ALL.len() + to as usize];
         slot.get_or_init(|| within(self.recorder.as_ref(), make))
             .increment(1);
-        tracing::info!(from = from.as_str(), to = to.as_str(), "admission state changed");
     }
 
     fn miss(&self, stage: Stage) {

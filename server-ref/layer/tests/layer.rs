@@ -99,7 +99,7 @@ impl Body for Endless {
 async fn the_permit_is_held_until_the_response_body_has_ended() {
     let admission = admission(profile());
     let layer = AdmissionLayer::new(Gate::new(admission.clone()));
-    let mut service = layer.layer(service_fn(async |_: Request<Full<Bytes>>| {
+    let mut service = layer.layer(service_fn(|_: Request<Full<Bytes>>| async move {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"done"))))
     }));
     let response = service.call(get("/")).await.unwrap();
@@ -116,7 +116,7 @@ async fn the_permit_is_held_until_the_response_body_has_ended() {
 async fn a_panic_a_failure_and_a_drop_each_give_the_place_back() {
     let admission = admission(profile());
     let layer = AdmissionLayer::new(Gate::new(admission.clone()));
-    let service = layer.layer(service_fn(async |request: Request<Full<Bytes>>| {
+    let service = layer.layer(service_fn(|request: Request<Full<Bytes>>| async move {
         match request.uri().path() {
             "/panic" => panic!("on purpose"),
             "/fail" => Err("on purpose"),
@@ -173,7 +173,7 @@ async fn a_caller_that_leaves_while_queued_starts_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_is_cut_at_the_callers_deadline_unless_it_is_non_sheddable() {
     let admission = admission(profile());
-    let slow = service_fn(async |_: Request<Full<Bytes>>| {
+    let slow = service_fn(|_: Request<Full<Bytes>>| async move {
         tokio::time::sleep(Duration::from_secs(2)).await;
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     });
@@ -208,10 +208,9 @@ async fn a_handler_is_cut_at_the_callers_deadline_unless_it_is_non_sheddable() {
 async fn a_refusal_reads_no_more_than_the_bounded_part_of_the_body() {
     let admission = admission(profile());
     admission.drain();
-    let service =
-        AdmissionLayer::new(Gate::new(admission.clone())).layer(service_fn(async |_: Request<Endless>| {
-            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
-        }));
+    let service = AdmissionLayer::new(Gate::new(admission.clone())).layer(service_fn(
+        |_: Request<Endless>| async move { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) },
+    ));
     let polled = Arc::new(AtomicU32::new(0));
     let request = Request::post("/").body(Endless(Arc::clone(&polled))).unwrap();
     let response = service.clone().oneshot(request).await.unwrap();
@@ -238,7 +237,7 @@ async fn a_refusal_of_head_has_no_body() {
     let admission = admission(profile());
     admission.drain();
     let service =
-        AdmissionLayer::new(Gate::new(admission)).layer(service_fn(async |_: Request<Full<Bytes>>| {
+        AdmissionLayer::new(Gate::new(admission)).layer(service_fn(|_: Request<Full<Bytes>>| async move {
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
         }));
     let mut head = get("/");
@@ -305,7 +304,7 @@ async fn five_hundred_calls_without_an_await_between_are_all_admitted() {
     );
     let admission = admission(wide);
     let mut service = AdmissionLayer::new(Gate::new(admission.clone())).layer(service_fn(
-        async |_: Request<Full<Bytes>>| {
+        |_: Request<Full<Bytes>>| async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
         },
@@ -336,7 +335,7 @@ async fn classes_can_come_from_the_route_and_rights_from_an_extension() {
     });
     let layer = AdmissionLayer::new(gate)
         .classify(|head: RequestHead<'_>, _| TaskClass::new(head.uri.path().trim_start_matches('/')).ok());
-    let service = layer.layer(service_fn(async |_: Request<Full<Bytes>>| {
+    let service = layer.layer(service_fn(|_: Request<Full<Bytes>>| async move {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     }));
     let mut request = Request::get("/t").body(Full::default()).unwrap();
