@@ -62,6 +62,7 @@ struct Gauges {
     workers: Gauge,
     busy: Gauge,
     tickets: Gauge,
+    backlog: Gauge,
     states: Vec<Gauge>,
     depth: Vec<Gauge>,
     limit: Vec<Gauge>,
@@ -103,6 +104,7 @@ impl Gauges {
             workers: gauge!("overload_workers"),
             busy: gauge!("overload_workers_busy"),
             tickets: gauge!("overload_tickets"),
+            backlog: gauge!("overload_backlog_depth"),
             states: ServiceState::ALL
                 .iter()
                 .map(|state| gauge!("overload_state", "state" => state.as_str()))
@@ -176,6 +178,7 @@ impl Meters {
         gauges.workers.set(f64::from(snapshot.workers));
         gauges.busy.set(f64::from(snapshot.busy));
         gauges.tickets.set(f64::from(snapshot.tickets));
+        gauges.backlog.set(f64::from(snapshot.backlog));
         for (state, gauge) in ServiceState::ALL.iter().zip(&gauges.states) {
             gauge.set(if *state == snapshot.state { 1.0 } else { 0.0 });
         }
@@ -258,7 +261,6 @@ impl Meters {
         let slot = &self.transitions[from as usize * ServiceState::ALL.len() + to as usize];
         slot.get_or_init(|| within(self.recorder.as_ref(), make))
             .increment(1);
-        tracing::info!(from = from.as_str(), to = to.as_str(), "admission state changed");
     }
 
     fn miss(&self, stage: Stage) {

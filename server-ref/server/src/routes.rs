@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::clock;
 use crate::problem::{Problem, json as answer};
-use crate::request::{self, Task};
+use crate::request::{self, Holding, Task};
 use crate::tasks::{State as TaskState, View, whole_ms};
 
 /// Most bytes of a fixture's members.
@@ -60,8 +60,12 @@ async fn not_allowed(method: Method) -> Response<Body> {
 }
 
 async fn health(State(app): State<App>) -> Response<Body> {
-    let state = app.admission().snapshot().state;
-    answer(StatusCode::OK, &json!({"status": "ok", "state": state.as_str()}))
+    let snapshot = app.admission().snapshot();
+    let status = if snapshot.draining { "draining" } else { "ok" };
+    answer(
+        StatusCode::OK,
+        &json!({"status": status, "state": snapshot.state.as_str()}),
+    )
 }
 
 async fn metrics(State(app): State<App>) -> Response<Body> {
@@ -93,7 +97,9 @@ async fn enter(app: &App, request: Request<Body>, may_defer: bool) -> Result<Ent
             overload: Box::new(overload),
         })));
     }
-    let bodiless = parts.method != Method::POST;
+    // `curl -X POST` without anything is a task with nothing said; an empty JSON body is a mistake.
+    let empty = axum::body::HttpBody::is_end_stream(&body) && !headers.contains_key(CONTENT_TYPE);
+    let bodiless = parts.method != Method::POST || empty;
     if !bodiless && let Err(problem) = request::check_head(headers, &body, &app.limits) {
         drain(headers, body);
         return Err(problem.into_response());
@@ -109,13 +115,14 @@ async fn enter(app: &App, request: Request<Body>, may_defer: bool) -> Result<Ent
             }
         };
         let task = if bodiless {
+            drain(headers, body);
             Task::default()
         } else {
-            read(app, headers, body, &mut asked).await?
+            read(app, headers, body, &mut asked, Holding::Place).await?
         };
         (place, task)
     } else {
-        let task = read(app, headers, body, &mut asked).await?;
+        let task = read(app, headers, body, &mut asked, Holding::Nothing).await?;
         asked.ask.class = task.class.clone();
         (app.gate.admit(&asked).map_err(refuse)?, task)
     };
@@ -137,10 +144,15 @@ async fn enter(app: &App, request: Request<Body>, may_defer: bool) -> Result<Ent
     })
 }
 
-async fn read(app: &App, headers: &HeaderMap, body: Body, asked: &mut Asked) -> Result<Task, Response<Body>> {
-    let body = request::read_body(headers, body, &app.limits)
-        .await
-        .map_err(Problem::into_response)?;
+async fn read(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+    asked: &mut Asked,
+    holding: Holding,
+) -> Result<Task, Response<Body>> {
+    let body = request::read_body(headers, body, &app.limits, holding).await;
+    let body = body.map_err(Problem::into_response)?;
     asked.ask.bytes = body.len() as u64;
     Task::parse(&body, &app.limits).map_err(Problem::into_response)
 }

@@ -98,6 +98,45 @@ async fn sigterm_finishes_accepted_work_and_exits_with_0() {
 }
 
 #[tokio::test]
+async fn a_second_signal_does_not_wait_for_the_drain() {
+    let (mut child, url) = start(&[]).await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let body = serde_json::json!({"duration_ms": 60_000});
+    let endless = client
+        .post(format!("{url}/v1/work"))
+        .header("overload-deadline-ms", "60000")
+        .json(&body);
+    let endless = tokio::spawn(endless.send());
+    let until = async |words: &str, path: &str| {
+        for _ in 0..400 {
+            let page = client
+                .get(format!("{url}{path}"))
+                .send()
+                .await
+                .unwrap()
+                .text()
+                .await
+                .unwrap();
+            if page.contains(words) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!("{path} never said {words}");
+    };
+    until("overload_workers_busy 1", "/metrics").await;
+    terminate(&child).await;
+    until("draining", "/healthz").await;
+    terminate(&child).await;
+    let status = tokio::time::timeout(Duration::from_secs(2), child.wait())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert!(endless.await.unwrap().is_err());
+}
+
+#[tokio::test]
 async fn a_bad_profile_names_file_key_value_and_limit_and_exits_with_2() {
     for (text, words) in [
         ("workers: 0\n", &["workers is 0", "must be"][..]),

@@ -87,6 +87,15 @@ async fn media_type_size_route_and_method_have_their_own_answers() {
 }
 
 #[tokio::test]
+async fn a_head_beyond_the_limit_is_refused_without_ending_the_server() {
+    let peer = Peer::start(json!({})).await;
+    let answer = send(peer.work(1).header("x-large", "x".repeat(60_000))).await;
+    assert_eq!(answer.status, 431);
+    assert_eq!(send(peer.work(1)).await.status, 200);
+    peer.stop().await;
+}
+
+#[tokio::test]
 async fn malformed_contract_fields_are_as_if_absent() {
     let peer = Peer::start(json!({})).await;
     for (name, value) in [

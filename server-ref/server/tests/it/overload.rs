@@ -191,7 +191,8 @@ async fn an_unattainable_deadline_says_which_one_would_do() {
     let least = answer.json()["min_deadline_ms"]
         .as_u64()
         .expect("min_deadline_ms");
-    assert!((400..=1000).contains(&least), "{least}");
+    // A worker is idle, so the class's fast quarter is what must fit (DESIGN section 4, no lock-out).
+    assert!((200..=620).contains(&least), "{least}");
     assert_eq!(
         send(ask(least)).await.status,
         200,
@@ -231,7 +232,7 @@ async fn what_an_empty_server_could_not_admit_is_a_validation_error() {
     assert_eq!(answer.status, 422);
     assert_no_overload(&answer);
     assert!(
-        answer.json()["detail"].as_str().unwrap().contains("200 ms"),
+        answer.json()["detail"].as_str().unwrap().contains("at most 200"),
         "{answer:?}"
     );
     peer.stop().await;

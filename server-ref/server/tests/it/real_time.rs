@@ -94,27 +94,50 @@ async fn health_and_metrics_answer_in_time_while_work_is_refused() {
     peer.stop().await;
 }
 
-#[tokio::test]
-async fn a_body_that_does_not_come_is_given_up() {
-    let peer = Peer::start(json!({"server": {"body_ms": 200}})).await;
+/// Sends a head that promises a body that does not come, and returns the answer's first line and the time it took.
+async fn half_a_request(peer: &Peer, fields: &str) -> (String, Duration) {
     let mut stream = tokio::net::TcpStream::connect(peer.url.trim_start_matches("http://"))
         .await
         .unwrap();
     let head =
-        "POST /v1/work HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{";
+        "POST /v1/work HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n";
     let sent = now();
-    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("{head}{fields}\r\n{{").as_bytes())
+        .await
+        .unwrap();
     let mut answer = Vec::new();
     tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut answer)
         .await
         .unwrap();
-    let took = now() - sent;
-    assert!(
-        String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 408"),
-        "{answer:?}"
-    );
+    let line = String::from_utf8_lossy(&answer)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    (line, now() - sent)
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_given_up() {
+    let peer = Peer::start(json!({"server": {"body_ms": 200}})).await;
+    let (line, took) = half_a_request(&peer, "").await;
+    assert!(line.starts_with("HTTP/1.1 408"), "{line}");
     assert!(
         took >= Duration::from_millis(195) && took <= Duration::from_millis(200) + SLACK,
+        "{took:?}"
+    );
+    peer.until_empty().await;
+    peer.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_keeps_a_place_waiting_is_given_up_sooner() {
+    let peer = Peer::start(json!({"server": {"body_ms": 60_000}})).await;
+    let (line, took) = half_a_request(&peer, "Overload-Task-Class: t\r\n").await;
+    assert!(line.starts_with("HTTP/1.1 408"), "{line}");
+    assert!(
+        took >= Duration::from_millis(995) && took <= Duration::from_millis(1000) + SLACK,
         "{took:?}"
     );
     peer.until_empty().await;

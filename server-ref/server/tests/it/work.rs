@@ -39,6 +39,10 @@ async fn work_without_a_body_takes_its_class_from_the_head() {
         .request(Method::GET, "/v1/work")
         .header("overload-task-class", "t");
     assert_eq!(send(get).await.json()["class"], "t");
+    assert_eq!(
+        send(peer.request(Method::POST, "/v1/work")).await.json()["class"],
+        "other"
+    );
     let head = send(peer.request(Method::HEAD, "/v1/work")).await;
     assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
     peer.until_empty().await;
