@@ -74,7 +74,8 @@ async fn main() {
             "call" => {
                 let policy = policies
                     .get(command["client"].as_str().unwrap_or_default())
-                    .cloned();
+                    .cloned()
+                    .unwrap_or_default();
                 let (stop, stopped) = oneshot::channel();
                 calls
                     .lock()
