@@ -516,6 +516,17 @@ impl AdapterPool {
         Adapter::start(&self.command, self.role).await
     }
 
+    /// Kills the shared program (a case overran its limit) and hands back the end of its stderr.
+    pub async fn discard(&self) -> Tail {
+        match self.current.lock().await.take() {
+            Some(adapter) => {
+                adapter.kill().await;
+                adapter.stderr_tail()
+            }
+            None => Tail::default(),
+        }
+    }
+
     /// Ends the shared program.
     pub async fn stop(&self) {
         if let Some(adapter) = self.current.lock().await.take() {
