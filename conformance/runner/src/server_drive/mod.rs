@@ -177,7 +177,7 @@ fn could_be_provoked(body: &ServerCase, evidence: &Evidence) -> Result<(), NotRu
                 .is_ok_and(|seen| (200..300).contains(&seen.status))
         });
         if taken {
-            return Err(NotRun::Setup(format!(
+            return Err(NotRun::Untestable(format!(
                 "no reject in {} requests: ordinary traffic does not overload this server",
                 flood.at_most
             )));

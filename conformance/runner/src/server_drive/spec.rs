@@ -32,7 +32,7 @@ pub struct ServerCase {
     /// True where ordinary traffic shows it, so that a bare URL can be judged too.
     #[serde(default)]
     pub plain: bool,
-    /// What the server is started with; absent: its own default.
+    /// What the server is started with where there is an adapter; absent: its own default.
     #[serde(default)]
     pub profile: Option<Value>,
     /// What is done, in order.
@@ -528,8 +528,8 @@ impl ServerCase {
             return Err("steps or checks is empty; a case does something and looks at something".to_owned());
         }
         let fixture = |step: &&Step| matches!(step, Step::Fixture(_) | Step::Forced(_));
-        if self.plain && (self.profile.is_some() || self.steps.iter().any(|step| fixture(&step))) {
-            return Err("plain is true, but a bare URL has no profile and no fixture".to_owned());
+        if self.plain && self.steps.iter().any(|step| fixture(&step)) {
+            return Err("plain is true, but a bare URL has no fixture".to_owned());
         }
         self.steps.iter().try_for_each(Step::validate)?;
         for check in &self.checks {
