@@ -30,6 +30,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const MAX_POLLED: usize = 512;
 /// Requests of the first wave of a flood; each wave doubles.
 const FIRST_WAVE: u32 = 16;
+/// Requests of the largest wave.
+const LAST_WAVE: u32 = 512;
+/// Between two waves.
+const BETWEEN_WAVES: Duration = Duration::from_millis(250);
 /// States of a task that has not ended. Whatever else a server names is an end.
 const OPEN_STATES: &[&str] = &[
     "accepted", "deferred", "pending", "queued", "running", "started", "waiting",
@@ -224,31 +228,31 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Waves that double, until enough was refused. What is still open then is dropped: it only made the load.
+    /// Waves that double, until enough was refused; then waits for what is still open, so that the next case finds an
+    /// idle server. A caller leaves after `within_ms`, answered or not.
     async fn flood(&mut self, flood: &Flood) {
         let until = clock::now() + Duration::from_millis(flood.within_ms);
         let mut all = JoinSet::new();
         let (mut sent, mut wave) = (0, FIRST_WAVE);
-        let mut next_wave = clock::now();
-        while clock::now() < until && self.refused(&flood.send.label) < flood.rejects {
-            if clock::now() >= next_wave && sent < flood.at_most {
-                let n = wave.min(flood.at_most - sent);
-                let send = Send {
-                    n,
-                    at_ms: 0,
-                    ..flood.send.clone()
-                };
-                let asks = (sent..sent + n).map(|i| ask(&send, i, None)).collect();
-                self.launch(&send, asks, &mut all);
-                sent += n;
-                wave = wave.saturating_mul(2).min(512);
-                next_wave = clock::now() + Duration::from_millis(250);
+        while clock::now() < until && sent < flood.at_most && self.refused(&flood.send.label) < flood.rejects
+        {
+            let send = Send {
+                n: wave.min(flood.at_most - sent),
+                at_ms: 0,
+                leave_after_ms: Some(flood.within_ms),
+                ..flood.send.clone()
+            };
+            let asks = (sent..sent + send.n).map(|i| ask(&send, i, None)).collect();
+            self.launch(&send, asks, &mut all);
+            sent += send.n;
+            wave = wave.saturating_mul(2).min(LAST_WAVE);
+            let next = clock::now() + BETWEEN_WAVES;
+            while clock::now() < next && self.refused(&flood.send.label) < flood.rejects && !all.is_empty() {
+                let _ = tokio::time::timeout(Duration::from_millis(20), all.join_next()).await;
             }
-            if sent >= flood.at_most && all.is_empty() {
-                break;
-            }
-            let _ = tokio::time::timeout(Duration::from_millis(20), all.join_next()).await;
         }
+        let rest = async { while all.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(Duration::from_millis(flood.within_ms), rest).await;
         all.shutdown().await;
     }
 

@@ -182,8 +182,8 @@ where
         }
         times.head = Some(clock::now());
         if to_head {
-            let rest = source.to_end();
-            if let Ok(Ok(rest)) = tokio::time::timeout(HEAD_WATCH, rest).await {
+            let after = source.rest();
+            if let Ok(Ok(rest)) = tokio::time::timeout(HEAD_WATCH, after).await {
                 seen.body = rest;
             } else {
                 seen.body = source.buffer;
@@ -259,7 +259,7 @@ impl<R: AsyncReadExt + Unpin> Source<'_, R> {
                 .map_err(|_| NoAnswer::Garbage(format!("Content-Length is {line:?}")))?;
             seen.body = self.exactly(length).await?;
         } else {
-            seen.body = self.to_end().await?;
+            seen.body = self.rest().await?;
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl<R: AsyncReadExt + Unpin> Source<'_, R> {
         Ok(self.buffer.drain(..length).collect())
     }
 
-    async fn to_end(&mut self) -> Result<Vec<u8>, NoAnswer> {
+    async fn rest(&mut self) -> Result<Vec<u8>, NoAnswer> {
         while self.more().await? {
             if self.buffer.len() > MAX_BODY_BYTES {
                 return Err(too_large_body());

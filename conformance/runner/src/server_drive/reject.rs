@@ -123,7 +123,7 @@ pub enum SignalRead {
     /// One line that is no RFC 9651 Dictionary.
     Broken(String),
     /// One line.
-    One(Signal),
+    One(Box<Signal>),
 }
 
 impl SignalRead {
@@ -133,7 +133,7 @@ impl SignalRead {
         match lines.as_slice() {
             [] => Self::Absent,
             [line] => match Parser::new(line.as_str()).parse::<Dictionary>() {
-                Ok(dictionary) => Self::One(signal(&dictionary)),
+                Ok(dictionary) => Self::One(Box::new(signal(&dictionary))),
                 Err(error) => Self::Broken(format!("{error}: {line:?}")),
             },
             several => Self::Several(several.len()),

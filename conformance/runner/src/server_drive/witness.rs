@@ -86,6 +86,11 @@ pub(super) fn moved(check: &Moved, evidence: &Evidence, findings: &mut Findings)
     );
 }
 
+/// Whether a decision takes the work on; every other word is a refusal.
+fn taken(decision: &str) -> bool {
+    matches!(decision, "accept" | "accepted" | "defer" | "deferred")
+}
+
 /// See [`Agree`]: accepts and rejects on the wire are the accepts and the rest in the counter.
 #[expect(clippy::cast_precision_loss, reason = "counts of one case are small")]
 pub(super) fn agree(check: &Agree, evidence: &Evidence, findings: &mut Findings) {
@@ -103,8 +108,8 @@ pub(super) fn agree(check: &Agree, evidence: &Evidence, findings: &mut Findings)
         };
         sum(after) - sum(before)
     };
-    let accepted = counted(|word| matches!(word, "accept" | "accepted" | "defer" | "deferred"));
-    let refused = counted(|word| word.starts_with("reject"));
+    let accepted = counted(taken);
+    let refused = counted(|word| !taken(word));
     let (mut on_wire, mut refused_on_wire) = (0_usize, 0_usize);
     for seen in of(evidence, &check.of).filter_map(|exchange| exchange.answer.as_ref().ok()) {
         if (200..300).contains(&seen.status) {
