@@ -42,7 +42,7 @@
 //! | here | is |
 //! |---|---|
 //! | [`Client`] and the rest of the root | the client with reqwest's manners (feature `reqwest`, on by default) |
-//! | [`tower`] | the layer for hyper, tonic and other tower stacks (feature `tower`) |
+//! | `tower` | the layer for hyper, tonic and other tower stacks (feature `tower`) |
 //! | [`policy`] | when to try again and when to stop |
 //! | [`contract`] | the vocabulary, and how it is written and read |
 

@@ -41,7 +41,13 @@ async fn real_time_a_refused_call_comes_back_in_its_window_and_is_served() {
 
 #[tokio::test]
 async fn real_time_two_hundred_refusals_use_one_connection() {
-    let server = Server::start(|_, _| refuse("v=1, code=tier_shed, retry=no, applied=no")).await;
+    // A body that is not there with its head: the connection is free again only for who reads it to its end.
+    let body = "busy ".repeat(10_000);
+    let server = Server::start(move |_, _| {
+        let fields = [("overload-signal", "v=1, code=tier_shed, retry=no, applied=no")];
+        Reply::Send(answer("503 Service Unavailable", &fields, &body))
+    })
+    .await;
     let client = Client::new();
     for _ in 0..200 {
         let error = client.get(server.url("/work")).send().await.unwrap_err();

@@ -324,3 +324,32 @@ fn attempt_span<B>(request: &Request<B>, send: &Sending) -> Span {
         overload.tier = send.tier.map(|tier| tier.as_str()),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_place_that_was_polled_ready_is_given_up_before_a_wait() {
+        let held = Arc::new(());
+        let place = Arc::downgrade(&held);
+        let idle = Inner::Ready(Ready { _place: held }).idle();
+        assert!(matches!(&idle, Inner::Idle(_)));
+        assert_eq!(place.strong_count(), 0);
+    }
+
+    /// Holds a place, which its clones do not have, as tower's own limits do.
+    struct Ready {
+        _place: Arc<()>,
+    }
+
+    impl Clone for Ready {
+        fn clone(&self) -> Self {
+            Self {
+                _place: Arc::default(),
+            }
+        }
+    }
+}

@@ -140,6 +140,20 @@ async fn a_body_that_drips_holds_the_call_for_a_second_at_most_and_the_head_coun
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_long_body_is_read_no_further_than_64_kib() {
+    // 1000 bytes each 5 ms: 64 KiB are there after a third of a second, long before time is up.
+    let fields = [PROBLEM, ("retry-after", "600")];
+    let server = Server::new([Step::Answer(answer(503, &fields, drip(&[b' '; 1000], ms(5))))]);
+    let began = now();
+    let error = call(&OverloadLayer::new(), &server, get(CallOptions::new()))
+        .await
+        .unwrap_err();
+    let took = now() - began;
+    assert_eq!(error.why(), Some(StopReason::HintTooLong));
+    assert!((ms(300)..ms(500)).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_wait_counts_from_the_head_and_not_from_the_end_of_a_slow_body() {
     let slow = drip(b" ", ms(90));
     let fields = [
