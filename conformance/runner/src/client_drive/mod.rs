@@ -5,12 +5,16 @@
 //! [`judge`](judge::judge) reads both, and is a pure function over them.
 
 mod judge;
+mod judge_fields;
 mod judge_result;
+#[cfg(test)]
+mod judge_tests;
 mod origin;
 mod reader;
 pub mod script;
 mod seen;
 pub mod spec;
+mod timeline;
 pub mod wire;
 
 use std::sync::Arc;
