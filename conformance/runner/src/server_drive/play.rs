@@ -15,7 +15,7 @@ use super::message::{Ask, Exchange, Forced, NoAnswer, Pace};
 use super::page::Page;
 use super::probe::{Address, exchange};
 use super::reject::Reading;
-use super::spec::{AwaitMetric, Flood, ForcedSweep, Poll, Send, Step};
+use super::spec::{AwaitAnswers, AwaitMetric, Flood, ForcedSweep, Poll, Send, Step};
 use crate::adapter::{Adapter, COMMAND_LIMIT};
 use crate::clock;
 use crate::verdict::NotRun;
@@ -124,6 +124,7 @@ impl Play<'_> {
                 self.background = all;
             }
             Step::Join => self.join().await,
+            Step::AwaitAnswers(wanted) => self.await_answers(wanted).await,
             Step::WaitMs(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
             Step::Scrape(name) => {
                 let page = self.page().await;
@@ -293,6 +294,19 @@ impl Play<'_> {
             if there || clock::now() >= until {
                 return;
             }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn await_answers(&self, wanted: &AwaitAnswers) {
+        let until = clock::now() + Duration::from_millis(wanted.within_ms);
+        let ended = || {
+            lock(&self.seen)
+                .iter()
+                .filter(|exchange| exchange.label == wanted.of)
+                .count()
+        };
+        while ended() < wanted.n && clock::now() < until {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }

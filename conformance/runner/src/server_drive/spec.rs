@@ -53,6 +53,8 @@ pub enum Step {
     Background(Vec<Send>),
     /// Waits for everything that was sent in the background.
     Join,
+    /// Waits until so many requests of a label have ended.
+    AwaitAnswers(AwaitAnswers),
     /// Waits.
     WaitMs(u64),
     /// Reads the metrics page and keeps it under this name.
@@ -157,6 +159,18 @@ fn ten_seconds() -> u64 {
     10_000
 }
 
+/// See [`Step::AwaitAnswers`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AwaitAnswers {
+    /// Label of the sends.
+    pub of: String,
+    /// How many.
+    pub n: usize,
+    /// How long to wait at most.
+    pub within_ms: u64,
+}
+
 /// See [`Step::AwaitMetric`].
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -250,6 +264,9 @@ pub struct Where {
     /// A header field that is there.
     #[serde(default)]
     pub with_header: Option<String>,
+    /// A hint of at most this many ms.
+    #[serde(default)]
+    pub after_up_to: Option<i64>,
 }
 
 /// One thing that must be seen. `of` is a label, or `*` for every answer.
@@ -284,6 +301,8 @@ pub enum Check {
     PageSilent(PageSilent),
     /// The number of series grows by no more than this.
     Series(Series),
+    /// How many of one label's tasks are done before another's.
+    Turn(Turn),
     /// How the tasks behind 202s ended.
     Ended(Ended),
 }
@@ -490,6 +509,18 @@ pub struct Series {
     pub grows_by: usize,
 }
 
+/// See [`Check::Turn`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    /// Label of the light tenant's task.
+    pub of: String,
+    /// Label of the heavy tenant's tasks.
+    pub by: String,
+    /// So many of the heavy tenant's may be done between the light one's send and its end.
+    pub at_most: usize,
+}
+
 /// See [`Check::Ended`].
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -575,6 +606,7 @@ impl Step {
             Self::Fixture(_) | Self::Join | Self::Scrape(_) => Ok(()),
             Self::Load(sends) | Self::Background(sends) => sends.iter().try_for_each(Send::validate),
             Self::WaitMs(ms) => wait("wait_ms", *ms),
+            Self::AwaitAnswers(step) => wait("await_answers: within_ms", step.within_ms),
             Self::AwaitMetric(step) => wait("await_metric: within_ms", step.within_ms),
             Self::Poll(step) => wait("poll: within_ms", step.within_ms),
             Self::Forced(sweep) => {
