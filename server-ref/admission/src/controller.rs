@@ -1,10 +1,20 @@
-//! The controller: order of the test, queues, dispatch.
+//! The controller: what stands in it, and how work goes through it.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use holdoff_contract::{Overload, ServiceState};
+use holdoff_contract::{Code, Overload, ServiceState, Tier};
 
-use crate::{ClassId, Ending, Events, Profile, ProfileError, Snapshot, TenantId, Ticket, Work};
+use crate::estimator::Class;
+use crate::judge::Ask;
+use crate::line::Line;
+use crate::pool::Pool;
+use crate::queues::{BACKLOG, Queues};
+use crate::slots::{NONE, Nanos, Place, Slot, Slots};
+use crate::state::Machine;
+use crate::tenants::Tenants;
+use crate::wait::Run;
+use crate::{ClassId, Ending, Event, Events, Profile, ProfileError, TenantId, Ticket, Work};
 
 /// A refusal, ready to be encoded; the adapter adds `instance` and what its trust border allows.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,86 +56,485 @@ pub enum Step {
     Refuse(u64, Rejection),
 }
 
+/// Numbers of the profile in the controller's unit, and the bounds that follow from what was measured.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    pub(crate) queue: [u32; 3],
+    pub(crate) backlog: u32,
+    backlog_age: Nanos,
+    pub(crate) tier_work: [Nanos; 3],
+    pub(crate) queue_work: Nanos,
+    pub(crate) weights: [f64; 3],
+    pub(crate) margin: Nanos,
+    pub(crate) floor: Nanos,
+    pub(crate) ceiling: Nanos,
+    wait_range: [(Nanos, Nanos); 3],
+    /// The wait bound W of each tier.
+    pub(crate) wait: [Nanos; 3],
+    /// Critical's tightest slack: what may borrow its workers fits inside.
+    pub(crate) critical_slack: Nanos,
+}
+
 /// Decides admission, order and expiry for one pool of workers.
 #[derive(Debug)]
 pub struct Controller {
-    _todo: (),
+    pub(crate) profile: Profile,
+    origin: Instant,
+    pub(crate) classes: Vec<Class>,
+    class_ids: HashMap<Box<str>, u16>,
+    pub(crate) tenants: Tenants,
+    pub(crate) slots: Slots,
+    pub(crate) queues: Queues,
+    pub(crate) pool: Pool,
+    pub(crate) machine: Machine,
+    pub(crate) line: Line,
+    pub(crate) bounds: Bounds,
+    pub(crate) running_work: Nanos,
+    pub(crate) last_tick: Nanos,
+    epoch: Nanos,
+    /// Non-sheddable tasks that may wait while the data is stale: what waited at the last tick.
+    pub(crate) safe_depth: u32,
+    /// Something was refused for load since the last tick.
+    pressed: bool,
+    pub(crate) draining: bool,
+}
+
+/// Length of the epochs in which arrivals and active tenants are counted.
+const EPOCH: Nanos = 1_000_000_000;
+/// A class is active in a tier from this share of the tier's recent arrivals.
+const ACTIVE_SHARE: f64 = 0.01;
+
+fn whole(t: Duration) -> Nanos {
+    Nanos::try_from(t.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+impl Bounds {
+    fn new(profile: &Profile) -> Self {
+        let tiers = [Tier::Critical, Tier::NonSheddable, Tier::Deferrable];
+        let wait_range = tiers.map(|tier| {
+            let (least, greatest) = profile.wait_bounds(tier);
+            (whole(least), whole(greatest))
+        });
+        Self {
+            queue: tiers.map(|tier| profile.queue_limit(tier)),
+            backlog: profile.backlog_limit(),
+            backlog_age: profile.backlog_age_ms * 1_000_000,
+            tier_work: tiers.map(|tier| whole(profile.tier_work(tier))),
+            queue_work: whole(profile.queue_work()),
+            weights: tiers.map(|tier| profile.weight(tier)),
+            margin: profile.margin_ms * 1_000_000,
+            floor: profile.hint_floor_ms * 1_000_000,
+            ceiling: profile.hint_ceiling_ms * 1_000_000,
+            wait: wait_range.map(|(_, greatest)| greatest),
+            wait_range,
+            critical_slack: Nanos::MAX,
+        }
+    }
 }
 
 impl Controller {
+    /// Period of [`Controller::tick`].
+    pub const TICK: Duration = Duration::from_millis(100);
+
     /// A controller with empty queues.
     ///
     /// # Errors
     /// When the profile is outside its ranges; the error names key, value and limit.
     pub fn new(profile: Profile, now: Instant) -> Result<Self, ProfileError> {
-        let _ = (profile, now);
-        unimplemented!("admission helper")
+        profile.validate()?;
+        let mut classes: Vec<Class> = profile
+            .classes
+            .iter()
+            .map(|(name, declared)| Class::new(name, declared, &profile))
+            .collect();
+        if !profile.classes.contains_key("other") {
+            classes.push(Class::new("other", &profile.other_class(), &profile));
+        }
+        // At most 65 names.
+        let class_ids = classes
+            .iter()
+            .zip(0..)
+            .map(|(class, id)| (class.name.as_str().into(), id))
+            .collect();
+        let bounds = Bounds::new(&profile);
+        let mut controller = Self {
+            origin: now,
+            classes,
+            class_ids,
+            tenants: Tenants::new(&profile),
+            slots: Slots::default(),
+            queues: Queues::new(bounds.weights),
+            pool: Pool::new(&profile),
+            machine: Machine::new(&profile),
+            line: Line::default(),
+            bounds,
+            running_work: 0,
+            last_tick: 0,
+            epoch: 0,
+            safe_depth: 1,
+            pressed: false,
+            draining: false,
+            profile,
+        };
+        controller.derive_bounds();
+        Ok(controller)
+    }
+
+    /// Nanoseconds since the controller was made.
+    pub(crate) fn nanos(&self, t: Instant) -> Nanos {
+        whole(t.saturating_duration_since(self.origin))
     }
 
     /// The class with this name, else `other`.
     pub fn class(&self, name: Option<&str>) -> ClassId {
-        let _ = name;
-        unimplemented!("admission helper")
+        let known = |name: &str| self.class_ids.get(name).copied();
+        // `other` is always in the table.
+        ClassId(name.and_then(known).or_else(|| known("other")).unwrap_or(0))
     }
 
     /// The slot of this tenant (`None` = anonymous); bounded.
     pub fn tenant(&mut self, name: Option<&str>) -> TenantId {
-        let _ = name;
-        unimplemented!("admission helper")
+        self.tenants.find(name, self.last_tick)
     }
 
     /// The deadline to use for this class when the request says none or more than its maximum (SRQ-01, SRQ-03).
     pub fn deadline(&self, class: ClassId, asked: Option<Duration>) -> Duration {
-        let _ = (class, asked);
-        unimplemented!("admission helper")
+        let class = &self.classes[usize::from(class.0)];
+        asked.map_or(Duration::from_nanos(class.deadline), |asked| {
+            asked.min(Duration::from_nanos(class.max_deadline))
+        })
     }
 
     /// Decides. Constant time, no allocation that outlives the work.
     pub fn admit(&mut self, now: Instant, work: Work, events: &mut impl Events) -> Decision {
-        let _ = (now, work, events);
-        unimplemented!("admission helper")
+        let now = self.nanos(now);
+        self.tenants.touch(work.tenant);
+        self.count_arrival(work.class, work.tier);
+        let ask = self.ask(now, &work);
+        let defer = self.defers(&ask);
+        let found = if defer {
+            crate::judge::Findings::default()
+        } else {
+            self.judge(&ask)
+        };
+        events.emit(Event::Decided {
+            code: found.code.clone(),
+            deferred: defer,
+            tier: ask.tier,
+            class: ask.class,
+            tenant: ask.tenant,
+            predicted_wait: Duration::from_nanos(ask.wait),
+        });
+        self.pressed |= found.load;
+        if let Some(code) = found.code.clone() {
+            return Decision::Reject(self.refuse(&ask, &found, code));
+        }
+        if defer {
+            let ticket = self.enqueue(&ask, BACKLOG);
+            let poll_after = self.machine.time_to_normal(now).clamp(EPOCH, self.bounds.ceiling);
+            return Decision::Defer {
+                ticket,
+                poll_after: Duration::from_nanos(poll_after),
+            };
+        }
+        let ticket = self.enqueue(&ask, ask.tier.index());
+        if found.probe {
+            self.classes[usize::from(ask.class.0)].last_probe = now;
+            self.slots[ticket.slot].exempt = true;
+        }
+        Decision::Accept {
+            ticket,
+            predicted_wait: Duration::from_nanos(ask.wait),
+        }
     }
 
-    /// The next thing to do, `None` when there is nothing. Call until `None` after `admit`, `finish` and `tick`.
+    /// Takes acknowledged work back into its queue, over its budget if need be: what was promised is not refused after a
+    /// restart (ADM-06). The adapter bounds it by what its store held.
+    pub fn restore(&mut self, now: Instant, work: Work) -> Ticket {
+        let now = self.nanos(now);
+        let ask = self.ask(now, &work);
+        let ticket = self.enqueue(&ask, ask.tier.index());
+        self.queues.keep(ticket.slot);
+        self.slots[ticket.slot].exempt = true;
+        ticket
+    }
+
+    /// Charges the work and puts it in a lane.
+    fn enqueue(&mut self, ask: &Ask, lane: usize) -> Ticket {
+        let deadline = if lane == BACKLOG {
+            ask.now.saturating_add(self.bounds.backlog_age)
+        } else {
+            ask.deadline
+        };
+        let exempt = lane == BACKLOG || ask.tier == Tier::NonSheddable;
+        let ticket = self.slots.insert(Slot {
+            generation: 0,
+            place: Place::Free,
+            tenant: ask.tenant.0,
+            class: ask.class,
+            tier: ask.tier,
+            charge: ask.charge,
+            bytes: ask.bytes,
+            admitted: ask.now,
+            started: 0,
+            deadline,
+            predicted: ask.wait,
+            exempt,
+            prev: NONE,
+            next: NONE,
+            older: NONE,
+            newer: NONE,
+        });
+        let class = &mut self.classes[usize::from(ask.class.0)];
+        class.queued_work += ask.charge;
+        class.held += 1;
+        self.tenants[ask.tenant.0].tickets += 1;
+        let expires = ask.tier != Tier::NonSheddable;
+        self.queues
+            .push(&mut self.slots, &mut self.tenants, ticket.slot, lane, expires);
+        ticket
+    }
+
+    /// The next thing to do, `None` when there is nothing. Call until `None` after `admit`, `finish` and `tick`, and at
+    /// [`Controller::next_expiry`].
     pub fn next_step(&mut self, now: Instant, events: &mut impl Events) -> Option<Step> {
-        let _ = (now, events);
-        unimplemented!("admission helper")
+        let now = self.nanos(now);
+        if let Some((deadline, index)) = self.queues.next_expiry()
+            && deadline <= now
+        {
+            let deferred = self.slots[index].place == Place::Queued(BACKLOG);
+            let code = if deferred {
+                Code::Evicted
+            } else {
+                Code::DeadlineExpired
+            };
+            return Some(self.take_out(now, index, code, events));
+        }
+        let (lane, index) = self.next_to_start()?;
+        let slot = &self.slots[index];
+        let p10 = self.classes[usize::from(slot.class.0)].times.p10;
+        if !slot.exempt && now.saturating_add(p10) >= slot.deadline {
+            return Some(self.take_out(now, index, Code::DeadlineUnattainable, events));
+        }
+        Some(self.start(now, index, lane, events))
+    }
+
+    /// The task whose turn it is and that has a worker, with its lane.
+    fn next_to_start(&self) -> Option<(usize, u32)> {
+        if self.pool.busy() == self.pool.workers {
+            return None;
+        }
+        self.queues.turns().into_iter().find_map(|lane| {
+            if lane == BACKLOG && self.machine.state() != ServiceState::Normal {
+                return None;
+            }
+            let index = self.queues.head(&self.tenants, lane)?;
+            let slot = &self.slots[index];
+            self.pool
+                .can_start(slot.tier, self.may_borrow(slot.class))
+                .then_some((lane, index))
+        })
+    }
+
+    fn start(&mut self, now: Nanos, index: u32, lane: usize, events: &mut impl Events) -> Step {
+        self.queues.serve(&mut self.slots, &mut self.tenants, index, lane);
+        let slot = &mut self.slots[index];
+        let class = &mut self.classes[usize::from(slot.class.0)];
+        class.queued_work -= slot.charge;
+        let delay = now.saturating_sub(slot.admitted);
+        class.note_wait(slot.predicted, delay);
+        slot.started = now;
+        let run = Run {
+            slot: index,
+            tier: slot.tier,
+            started: now,
+            mean: slot.charge,
+            p95: class.times.p95.max(slot.charge),
+        };
+        slot.place = Place::Running(self.pool.start(run));
+        self.running_work += slot.charge;
+        let tenant = &mut self.tenants[slot.tenant];
+        tenant.running += 1;
+        tenant.running_work += slot.charge;
+        if tenant.at_active_limit() {
+            self.queues.park(&self.tenants, slot.tenant);
+        }
+        events.emit(Event::Started {
+            class: slot.class,
+            tier: slot.tier,
+            start_delay: Duration::from_nanos(delay),
+            predicted_wait: Duration::from_nanos(slot.predicted),
+        });
+        Step::Start(self.slots.key(index))
+    }
+
+    /// Takes queued work out with a refusal.
+    fn take_out(&mut self, now: Nanos, index: u32, code: Code, events: &mut impl Events) -> Step {
+        let rejection = self.refuse_queued(now, index, code.clone());
+        let (class, tier) = (self.slots[index].class, self.slots[index].tier);
+        let key = self.slots.key(index);
+        self.release(index);
+        events.emit(Event::Refused { class, tier, code });
+        Step::Refuse(key, rejection)
     }
 
     /// Ends a ticket: releases exactly what was charged. A spent ticket does nothing.
     pub fn finish(&mut self, now: Instant, ticket: Ticket, ending: Ending, events: &mut impl Events) {
-        let _ = (now, ticket, ending, events);
-        unimplemented!("admission helper")
+        let now = self.nanos(now);
+        let Some(slot) = self.slots.live(&ticket).cloned() else {
+            return;
+        };
+        self.release(ticket.slot);
+        if !matches!(slot.place, Place::Running(_)) {
+            return;
+        }
+        let class = &mut self.classes[usize::from(slot.class.0)];
+        let service = match ending {
+            Ending::Completed { service } => {
+                class.sample(now, service);
+                service
+            }
+            Ending::TimedOut { service } => {
+                class.sample_at_least(now, service);
+                service
+            }
+            Ending::Failed { service } => service,
+            Ending::Cancelled => Duration::from_nanos(now.saturating_sub(slot.started)),
+        };
+        events.emit(Event::Finished {
+            class: slot.class,
+            tier: slot.tier,
+            service,
+            late: now > slot.deadline,
+        });
+    }
+
+    /// Gives back what the slot holds, wherever it is.
+    fn release(&mut self, index: u32) {
+        let Slot {
+            place,
+            tenant: tenant_index,
+            class,
+            charge,
+            ..
+        } = self.slots[index];
+        match place {
+            Place::Free => return,
+            Place::Queued(lane) => {
+                self.queues
+                    .remove(&mut self.slots, &mut self.tenants, index, lane);
+                self.classes[usize::from(class.0)].queued_work -= charge;
+            }
+            Place::Running(at) => {
+                if let Some(moved) = self.pool.stop(at) {
+                    self.slots[moved].place = Place::Running(at);
+                }
+                self.running_work -= charge;
+                let tenant = &mut self.tenants[tenant_index];
+                let was_at_limit = tenant.at_active_limit();
+                tenant.running -= 1;
+                tenant.running_work -= charge;
+                if was_at_limit {
+                    self.queues.unpark(&mut self.tenants, tenant_index);
+                }
+            }
+        }
+        self.classes[usize::from(class.0)].held -= 1;
+        self.tenants[tenant_index].tickets -= 1;
+        self.slots.release(index);
     }
 
     /// Moves the state machine; call every [`Controller::TICK`], traffic or not (ADM-19).
     pub fn tick(&mut self, now: Instant, events: &mut impl Events) {
-        let _ = (now, events);
-        unimplemented!("admission helper")
+        let now = self.nanos(now);
+        self.queues.measure(now.saturating_sub(self.last_tick));
+        self.last_tick = now;
+        self.pool.measure(now);
+        self.safe_depth = self.queues.len(Tier::NonSheddable.index()).max(1);
+        if now.saturating_sub(self.epoch) >= EPOCH {
+            self.epoch = now;
+            self.tenants.rotate();
+            self.classes
+                .iter_mut()
+                .for_each(|class| class.recent = class.recent.map(|n| n / 2));
+        }
+        self.classes.iter_mut().for_each(Class::publish);
+        self.derive_bounds();
+        let depth = (0..BACKLOG).map(|lane| self.queues.len(lane)).sum();
+        let bound = self.bounds.wait[Tier::Deferrable.index()];
+        let work = (0..BACKLOG).map(|lane| self.queues.lane_work(lane)).sum();
+        let wait = self.pool.wait(now, Tier::Critical, true, work);
+        let pressed = std::mem::take(&mut self.pressed) || depth > 0;
+        let change = self
+            .machine
+            .sample(now, depth, wait as f64 / bound.max(1) as f64, pressed);
+        Self::tell(change, events);
     }
 
-    /// Period of [`Controller::tick`].
-    pub const TICK: Duration = Duration::from_millis(100);
+    fn tell(change: crate::state::Change, events: &mut impl Events) {
+        if let Some((from, to)) = change {
+            events.emit(Event::Transition { from, to });
+        }
+    }
+
+    /// Counts an arrival; a class that was not active is from its first one on.
+    fn count_arrival(&mut self, class: ClassId, tier: Tier) {
+        let class = &mut self.classes[usize::from(class.0)];
+        let recent = &mut class.recent[tier.index()];
+        *recent = recent.saturating_add(1);
+        if !class.active[tier.index()] {
+            self.derive_bounds();
+        }
+    }
+
+    /// W of each tier from the tightest slack of its active classes, and critical's slack.
+    fn derive_bounds(&mut self) {
+        let slack = |class: &Class| {
+            let margin = self
+                .bounds
+                .margin
+                .max((class.times.p95 as f64 * self.profile.margin_share) as Nanos);
+            class
+                .deadline
+                .saturating_sub(class.times.p95)
+                .saturating_sub(margin)
+        };
+        let declared = self.classes.iter().map(slack).min().unwrap_or(Nanos::MAX);
+        for tier in 0..3 {
+            let all: u64 = self
+                .classes
+                .iter()
+                .map(|class| u64::from(class.recent[tier]))
+                .sum();
+            let active =
+                |class: &Class| f64::from(class.recent[tier]) >= (ACTIVE_SHARE * all as f64).max(1.0);
+            let tightest = self.classes.iter().filter(|class| active(class)).map(slack).min();
+            let (least, greatest) = self.bounds.wait_range[tier];
+            self.bounds.wait[tier] = tightest.unwrap_or(Nanos::MAX).clamp(least, greatest);
+            if tier == Tier::Critical.index() {
+                self.bounds.critical_slack = tightest.unwrap_or(declared);
+            }
+            for class in &mut self.classes {
+                class.active[tier] = f64::from(class.recent[tier]) >= (ACTIVE_SHARE * all as f64).max(1.0);
+            }
+        }
+    }
 
     /// When the earliest queued deadline passes: call [`Controller::next_step`] then (ADM-04).
     pub fn next_expiry(&self) -> Option<Instant> {
-        unimplemented!("admission helper")
+        let (deadline, _) = self.queues.next_expiry()?;
+        self.origin.checked_add(Duration::from_nanos(deadline))
     }
 
     /// The instance goes away: everything new is refused with `draining`; what was accepted finishes.
     pub fn drain(&mut self) {
-        unimplemented!("admission helper")
+        self.draining = true;
     }
 
-    /// Pins the state (test fixture `force_state`), `None` to let it go.
+    /// Pins the state (test fixture `force_state`), `None` to let it go. `Recovering` is entered and moves on by itself,
+    /// since it is a ramp. A pinned state gates strictly, whatever the wait.
     pub fn force_state(&mut self, now: Instant, state: Option<ServiceState>, events: &mut impl Events) {
-        let _ = (now, state, events);
-        unimplemented!("admission helper")
-    }
-
-    /// Gauges.
-    pub fn snapshot(&self, now: Instant) -> Snapshot {
-        let _ = now;
-        unimplemented!("admission helper")
+        let change = self.machine.force(self.nanos(now), state);
+        Self::tell(change, events);
     }
 }

@@ -14,13 +14,25 @@
 //! `now` and `rng` are arguments; events come out, nothing is logged here.
 
 mod controller;
+mod estimator;
 mod event;
+mod heap;
+mod judge;
+mod line;
+mod pool;
 pub mod profile;
+mod queues;
+mod refuse;
+mod slots;
 mod snapshot;
+mod state;
+mod tenants;
+mod wait;
 mod work;
 
 pub use controller::{Controller, Decision, Rejection, Step};
 pub use event::{Event, Events};
+pub use judge::NeverAdmissible;
 pub use profile::{Profile, ProfileError};
 pub use snapshot::{ClassSnapshot, Snapshot, TierSnapshot};
 pub use work::{ClassId, Ending, TenantId, Ticket, Work};

@@ -1,0 +1,257 @@
+//! How long does a task take? Per class, since a lint and a migration have no average.
+//!
+//! The mean is an EWMA (0.02); quantiles come from the last 256 samples, each cut at 8 means so that one odd task
+//! does not make everything look late. They are sorted off the admission path. Until 8 samples the profile's prior
+//! counts, as a lognormal with its mean and p95.
+
+use std::time::Duration;
+
+use crate::profile::{Class as Declared, Profile};
+use crate::slots::Nanos;
+
+/// Samples a class needs before its own quantiles count (slow start until then).
+pub(crate) const SLOW_START: u64 = 8;
+const WINDOW: usize = 256;
+const ALPHA: f64 = 0.02;
+/// A sample counts for at most this many means.
+const CLIP: f64 = 8.0;
+/// New samples after which the quantiles are sorted again.
+const FRESH: u32 = 32;
+
+/// Service times of a class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Times {
+    pub(crate) mean: Nanos,
+    pub(crate) p10: Nanos,
+    pub(crate) p25: Nanos,
+    pub(crate) p50: Nanos,
+    pub(crate) p95: Nanos,
+}
+
+/// One class: its declaration, its estimate, and what it holds.
+#[derive(Debug)]
+pub(crate) struct Class {
+    pub(crate) name: String,
+    pub(crate) deadline: Nanos,
+    pub(crate) max_deadline: Nanos,
+    pub(crate) prior: Times,
+    pub(crate) times: Times,
+    pub(crate) samples: u64,
+    /// Charges of this class that wait.
+    pub(crate) queued_work: Nanos,
+    /// Recent arrivals a tier (halved every epoch), and whether they make the class active there.
+    pub(crate) recent: [u32; 3],
+    pub(crate) active: [bool; 3],
+    /// Tasks of this class that wait or run.
+    pub(crate) held: u32,
+    pub(crate) last_probe: Nanos,
+    last_sample: Nanos,
+    last_service: Nanos,
+    /// Mean absolute error of predicted wait and of the mean as a prediction of service.
+    pub(crate) wait_error: f64,
+    pub(crate) service_error: f64,
+    mean: f64,
+    window: Vec<Nanos>,
+    next: usize,
+    fresh: u32,
+}
+
+impl Times {
+    /// A lognormal with this mean and p95.
+    fn lognormal(mean: Duration, p95: Duration) -> Self {
+        const Z95: f64 = 1.6449;
+        let mean = mean.as_nanos() as f64;
+        // p95 / mean = exp(1.645 s - s^2/2); it has its largest value, 3.87, at s = 1.645.
+        let ratio = (p95.as_nanos() as f64 / mean).max(1.0).ln();
+        let sigma = Z95 - (Z95 * Z95 - 2.0 * ratio).max(0.0).sqrt();
+        let p50 = mean * (-sigma * sigma / 2.0).exp();
+        let at = |z: f64| (p50 * (z * sigma).exp()) as Nanos;
+        Self {
+            mean: mean as Nanos,
+            p10: at(-1.2816),
+            p25: at(-0.6745),
+            p50: p50 as Nanos,
+            p95: (p95.as_nanos() as Nanos).max(p50 as Nanos),
+        }
+    }
+}
+
+impl Class {
+    pub(crate) fn new(name: &str, declared: &Declared, profile: &Profile) -> Self {
+        let prior = Times::lognormal(declared.mean(), declared.p95());
+        Self {
+            name: name.to_owned(),
+            deadline: declared.deadline().as_nanos() as Nanos,
+            max_deadline: profile.max_deadline(declared).as_nanos() as Nanos,
+            prior,
+            times: prior,
+            samples: 0,
+            queued_work: 0,
+            recent: [0; 3],
+            active: [false; 3],
+            held: 0,
+            last_probe: 0,
+            last_sample: 0,
+            last_service: Nanos::MAX,
+            wait_error: 0.0,
+            service_error: 0.0,
+            mean: prior.mean as f64,
+            window: Vec::with_capacity(WINDOW),
+            next: 0,
+            fresh: 0,
+        }
+    }
+
+    /// What a task is charged: the mean, or what it says about itself, in any case within [p50, p95] (ADM-10).
+    pub(crate) fn charge(&self, cost: Option<Duration>) -> Nanos {
+        let asked = cost.map_or(self.times.mean, |cost| {
+            cost.as_nanos().min(u128::from(Nanos::MAX)) as Nanos
+        });
+        asked
+            .clamp(self.times.p50, self.times.p95.max(self.times.p50))
+            .max(1)
+    }
+
+    /// Takes a measured service time in.
+    pub(crate) fn sample(&mut self, now: Nanos, service: Duration) {
+        let sample = (service.as_nanos() as f64).min(CLIP * self.mean).max(1_000.0);
+        self.samples += 1;
+        // The prior weighs as two samples at first, so that a wrong one is left behind soon.
+        let alpha = ALPHA.max(1.0 / (self.samples as f64 + 2.0));
+        self.service_error += alpha * ((sample - self.mean).abs() - self.service_error);
+        self.mean += alpha * (sample - self.mean);
+        self.times.mean = self.mean as Nanos;
+        self.last_sample = now;
+        self.last_service = service.as_nanos().min(u128::from(Nanos::MAX)) as Nanos;
+        if self.window.len() < WINDOW {
+            self.window.push(sample as Nanos);
+        } else {
+            self.window[self.next] = sample as Nanos;
+        }
+        self.next = (self.next + 1) % WINDOW;
+        self.fresh += 1;
+        if self.samples == SLOW_START || self.fresh >= FRESH {
+            self.publish();
+        }
+    }
+
+    /// A task of a class that ran into its limit took at least this long.
+    pub(crate) fn sample_at_least(&mut self, now: Nanos, service: Duration) {
+        self.sample(now, service.max(Duration::from_nanos(self.times.mean)));
+    }
+
+    /// Sorts the window, where it has something new; 256 numbers, off the admission path.
+    pub(crate) fn publish(&mut self) {
+        if self.fresh == 0 || self.samples < SLOW_START {
+            return;
+        }
+        self.fresh = 0;
+        let mut sorted = [0; WINDOW];
+        let n = self.window.len();
+        sorted[..n].copy_from_slice(&self.window);
+        sorted[..n].sort_unstable();
+        let at = |share: f64| sorted[((n as f64 * share).ceil() as usize).clamp(1, n) - 1];
+        (self.times.p10, self.times.p25, self.times.p50, self.times.p95) =
+            (at(0.1), at(0.25), at(0.5), at(0.95));
+    }
+
+    /// In slow start: what it holds is bounded, whatever its prior says (ADM-28).
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.samples < SLOW_START
+    }
+
+    /// May one task pass although the estimate says it cannot be done? Where the prior says it can, one at a time: after
+    /// max(1 s, 2 m) without a sample, and at once while the last sample was short enough. Without it one stall locks
+    /// a class out for good; with one probe in that time only, for the minutes that a window of 256 takes to turn.
+    pub(crate) fn may_probe(&self, now: Nanos, remaining: Nanos, margin: Nanos) -> bool {
+        let quiet = 1_000_000_000.max(self.times.mean.saturating_mul(2));
+        let was_short = self.last_service.saturating_add(margin) < remaining;
+        self.held == 0
+            && self.prior.p50.saturating_add(margin) < remaining
+            && (was_short || now.saturating_sub(self.last_sample.max(self.last_probe)) >= quiet)
+    }
+
+    /// Notes how long the start really took.
+    pub(crate) fn note_wait(&mut self, predicted: Nanos, measured: Nanos) {
+        self.wait_error += ALPHA * (predicted.abs_diff(measured) as f64 - self.wait_error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn class(mean_ms: f64, p95_ms: f64) -> Class {
+        let declared = Declared {
+            mean_ms,
+            p95_ms: Some(p95_ms),
+            ..Declared::default()
+        };
+        Class::new("t", &declared, &Profile::default())
+    }
+
+    #[test]
+    fn the_prior_is_a_lognormal_with_the_declared_mean_and_p95() {
+        let t = class(2000.0, 3000.0).times;
+        assert_eq!((t.mean, t.p95), (2_000_000_000, 3_000_000_000));
+        assert!((1_920_000_000..1_940_000_000).contains(&t.p50), "{t:?}");
+        assert!(t.p10 < t.p25 && t.p25 < t.p50, "{t:?}");
+        let odd = class(10.0, 1000.0).times;
+        assert!(
+            odd.p10 <= odd.p25 && odd.p25 <= odd.p50 && odd.p50 <= odd.p95,
+            "{odd:?}"
+        );
+    }
+
+    #[test]
+    fn the_charge_stays_between_p50_and_p95_whatever_is_reported() {
+        let c = class(100.0, 150.0);
+        assert_eq!(c.charge(Some(Duration::ZERO)), c.times.p50);
+        assert_eq!(c.charge(Some(Duration::MAX)), c.times.p95);
+        assert_eq!(c.charge(Some(ms(120))), 120_000_000);
+        assert_eq!(c.charge(None), c.times.mean);
+    }
+
+    #[test]
+    fn a_wrong_prior_is_left_behind_within_a_hundred_samples() {
+        for (prior, truth) in [(10.0, 100), (1000.0, 100)] {
+            let mut c = class(prior, prior * 1.5);
+            (0..100).for_each(|n| c.sample(n, ms(truth)));
+            let off = c.times.mean.abs_diff(100_000_000);
+            assert!(off < 15_000_000, "prior {prior}: {:?}", c.times);
+        }
+    }
+
+    #[test]
+    fn one_odd_sample_counts_for_at_most_eight_means() {
+        let mut c = class(50.0, 80.0);
+        (0..200).for_each(|n| c.sample(n, ms(50)));
+        c.sample(200, ms(60_000));
+        c.publish();
+        assert!(c.times.mean < 60_000_000, "{:?}", c.times);
+        assert_eq!(c.times.p95, 50_000_000);
+    }
+
+    #[test]
+    fn the_quantiles_are_those_of_the_last_256_samples() {
+        let mut c = class(50.0, 80.0);
+        (0..300).for_each(|n| c.sample(n, ms(400)));
+        (0..256).for_each(|n| c.sample(n, ms(n + 1)));
+        c.publish();
+        let got = (c.times.p10, c.times.p25, c.times.p50, c.times.p95);
+        assert_eq!(got, (26_000_000, 64_000_000, 128_000_000, 244_000_000));
+    }
+
+    #[test]
+    fn a_timeout_is_a_sample_of_at_least_the_mean() {
+        let mut c = class(100.0, 150.0);
+        c.sample_at_least(0, ms(1));
+        assert_eq!(c.times.mean, 100_000_000);
+        c.sample_at_least(0, ms(200));
+        assert!(c.times.mean > 100_000_000);
+    }
+}

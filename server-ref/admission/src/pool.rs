@@ -1,0 +1,96 @@
+//! The workers: who runs, and who may start.
+
+use holdoff_contract::Tier;
+
+use crate::profile::Profile;
+use crate::slots::Nanos;
+use crate::wait::{Run, fluid};
+
+/// Workers and what is on them.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) workers: u32,
+    reserved: u32,
+    slots: [u32; 3],
+    running: Vec<Run>,
+    by_tier: [u32; 3],
+    /// Workers that are not held, measured each tick.
+    pub(crate) effective: u32,
+}
+
+impl Pool {
+    pub(crate) fn new(profile: &Profile) -> Self {
+        Self {
+            workers: profile.workers,
+            reserved: profile.reserved_workers(),
+            slots: [Tier::Critical, Tier::NonSheddable, Tier::Deferrable].map(|tier| profile.slots(tier)),
+            running: Vec::with_capacity(profile.workers as usize),
+            by_tier: [0; 3],
+            effective: profile.workers,
+        }
+    }
+
+    pub(crate) fn busy(&self) -> u32 {
+        self.running.len() as u32
+    }
+
+    pub(crate) fn running(&self, tier: Tier) -> u32 {
+        self.by_tier[tier.index()]
+    }
+
+    /// A tier with no slot is closed, idle server or not.
+    pub(crate) fn is_closed(&self, tier: Tier) -> bool {
+        self.slots[tier.index()] == 0
+    }
+
+    /// Is there a worker for this tier now? One reserved for critical is lent only to work that fits inside its slack.
+    pub(crate) fn can_start(&self, tier: Tier, may_borrow: bool) -> bool {
+        self.room(tier, may_borrow) > 0
+    }
+
+    /// Workers this tier could have now.
+    pub(crate) fn room(&self, tier: Tier, may_borrow: bool) -> u32 {
+        let idle = self.workers - self.busy();
+        let own = self.slots[tier.index()].saturating_sub(self.by_tier[tier.index()]);
+        let unreserved = if tier == Tier::Critical || may_borrow {
+            idle
+        } else {
+            let others = self.busy() - self.by_tier[Tier::Critical.index()];
+            (self.workers - self.reserved).saturating_sub(others)
+        };
+        idle.min(own).min(unreserved)
+    }
+
+    /// When `work` is done and the next task of this tier could start, by what runs now.
+    pub(crate) fn wait(&self, now: Nanos, tier: Tier, may_borrow: bool, work: Nanos) -> Nanos {
+        let slots = self.slots[tier.index()];
+        let all = || self.running.iter();
+        if slots < self.workers {
+            fluid(now, slots, all().filter(move |run| run.tier == tier), work)
+        } else if tier == Tier::Critical || may_borrow || self.reserved == 0 {
+            fluid(now, self.workers, all(), work)
+        } else {
+            let others = all().filter(|run| run.tier != Tier::Critical);
+            fluid(now, self.workers - self.reserved, others, work)
+        }
+    }
+
+    /// Puts a task on a worker; its index in the list.
+    pub(crate) fn start(&mut self, run: Run) -> usize {
+        self.by_tier[run.tier.index()] += 1;
+        self.running.push(run);
+        self.running.len() - 1
+    }
+
+    /// Takes it off; the slot that moved to its index, if one did.
+    pub(crate) fn stop(&mut self, index: usize) -> Option<u32> {
+        let run = self.running.swap_remove(index);
+        self.by_tier[run.tier.index()] -= 1;
+        self.running.get(index).map(|moved| moved.slot)
+    }
+
+    pub(crate) fn measure(&mut self, now: Nanos) {
+        let held = self.running.iter().filter(|run| run.is_held(now)).count() as u32;
+        self.effective = (self.workers - held).max(1);
+    }
+}

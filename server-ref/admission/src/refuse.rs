@@ -1,0 +1,149 @@
+//! From findings to a refusal: code, permission, window.
+
+use std::time::Duration;
+
+use holdoff_contract::{Code, Hint, Overload, Retry, Tier};
+
+use crate::judge::{Ask, Findings};
+use crate::line::{self, At, LEAST, Line, Window};
+use crate::slots::Nanos;
+use crate::{Controller, Rejection};
+
+impl Controller {
+    /// The refusal of what asks at the door: books its place in the line, unless it cannot come back.
+    pub(crate) fn refuse(&mut self, ask: &Ask, found: &Findings, code: Code) -> Rejection {
+        let at = self.at(ask);
+        let own_end = self.tenants[ask.tenant.0].line[at.tier];
+        let general = if found.general {
+            self.line.place(at, own_end)
+        } else {
+            0
+        };
+        let own = if found.own {
+            Line::own_place(at, own_end)
+        } else {
+            0
+        };
+        let place = general.max(own);
+        let ceiling = self.bounds.ceiling;
+        let window = self.line.window(place, self.bounds.floor, ceiling);
+        let p95 = self.classes[usize::from(ask.class.0)].times.p95;
+        let holds = window.after.saturating_add(p95) < ask.remaining;
+        let retry = if holds {
+            code.default_retry()
+        } else {
+            code.default_retry().max(Retry::No)
+        };
+        if retry == Retry::After && place < ceiling {
+            let end = &mut self.tenants[ask.tenant.0].line[at.tier];
+            if found.general {
+                self.line.book(at, end)
+            } else {
+                Line::book_own(at, end)
+            }
+        }
+        // Draining says `elsewhere`, which needs no time of this instance.
+        let retry = if code == Code::Draining {
+            Retry::Elsewhere
+        } else {
+            retry
+        };
+        let min_deadline = found.min_deadline.filter(|_| code == Code::DeadlineUnattainable);
+        self.rejection(code, retry, ask.tier, window, Some(ask.wait), min_deadline)
+    }
+
+    fn at(&self, ask: &Ask) -> At {
+        let tier = ask.tier.index();
+        let admissible = if self.bounds.queue[tier] == 0 {
+            0
+        } else {
+            self.open_wait(ask.tier)
+        };
+        let mean = self.classes[usize::from(ask.class.0)].times.mean;
+        At {
+            now: ask.now,
+            tier,
+            base: ask.wait.saturating_sub(admissible).max(LEAST),
+            step: line::step(tier, mean, self.pool.effective),
+            tenants: self.tenants.active(),
+        }
+    }
+
+    /// The refusal of what waited: it paces new work, and books nothing.
+    pub(crate) fn refuse_queued(&mut self, now: Nanos, index: u32, code: Code) -> Rejection {
+        let slot = &self.slots[index];
+        let (tier, waited) = (slot.tier, now.saturating_sub(slot.admitted));
+        let class = &self.classes[usize::from(slot.class.0)];
+        let mean = class.times.mean;
+        let min_deadline = (code == Code::DeadlineUnattainable).then(|| {
+            waited
+                .saturating_add(class.times.p95)
+                .saturating_add(self.margin(slot.class))
+        });
+        let at = At {
+            now,
+            tier: tier.index(),
+            base: LEAST,
+            step: line::step(tier.index(), mean, self.pool.effective),
+            tenants: self.tenants.active(),
+        };
+        let place = self.line.place(at, self.tenants[slot.tenant].line[tier.index()]);
+        let window = self.line.window(place, self.bounds.floor, self.bounds.ceiling);
+        let retry = code.default_retry();
+        self.rejection(code, retry, tier, window, None, min_deadline)
+    }
+
+    fn rejection(
+        &self,
+        code: Code,
+        retry: Retry,
+        tier: Tier,
+        window: Window,
+        wait: Option<Nanos>,
+        min_deadline: Option<Nanos>,
+    ) -> Rejection {
+        let mut overload = Overload::new(code);
+        overload.retry = retry;
+        overload.tier = Some(tier);
+        overload.state = Some(self.machine.state());
+        overload.hint = Hint::Window {
+            delay: Duration::from_nanos(window.after),
+            max: Duration::from_nanos(window.max),
+        };
+        overload.predicted_wait = wait.map(Duration::from_nanos);
+        overload.min_deadline = min_deadline.map(two_digits_up);
+        Rejection {
+            overload: Box::new(overload),
+        }
+    }
+}
+
+/// Milliseconds, rounded up to two significant digits (SRV-19); one more first, since the test is "less than".
+fn two_digits_up(t: Nanos) -> Duration {
+    let ms = (t / 1_000_000).saturating_add(1);
+    let unit = std::iter::successors(Some(1_u64), |unit| unit.checked_mul(10))
+        .find(|unit| ms.div_ceil(*unit) < 100)
+        .unwrap_or(1);
+    Duration::from_millis(ms.div_ceil(unit).saturating_mul(unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_deadline_is_rounded_up_to_two_digits() {
+        for (ms, want) in [
+            (0, 1),
+            (8, 9),
+            (98, 99),
+            (99, 100),
+            (100, 110),
+            (109, 110),
+            (1_234, 1_300),
+            (99_500, 100_000),
+        ] {
+            assert_eq!(two_digits_up(ms * 1_000_000), Duration::from_millis(want), "{ms}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! When would this work start? The fluid answer for the scheduler that is there.
+//!
+//! Queued work divided by workers is wrong twice: it forgets what runs (two 20-minute tasks on two workers and an
+//! empty queue are not a wait of zero), and it treats queues that take turns as one line.
+
+use holdoff_contract::Tier;
+
+use crate::slots::Nanos;
+
+/// Up to this many workers each residual counts; above, their mean (the two agree there).
+const EXACT: usize = 64;
+
+/// A task on a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) slot: u32,
+    pub(crate) tier: Tier,
+    pub(crate) started: Nanos,
+    pub(crate) mean: Nanos,
+    pub(crate) p95: Nanos,
+}
+
+impl Run {
+    /// What is left of it: the rest of its mean, and once that is over a quarter of the rest of its p95. What is over
+    /// its p95 is taken to last as long again: that is how a held worker leaves the capacity.
+    pub(crate) fn residual(&self, now: Nanos) -> Nanos {
+        let ran = now.saturating_sub(self.started);
+        if ran < self.p95 {
+            self.mean.saturating_sub(ran).max((self.p95 - ran) / 4)
+        } else {
+            ran - self.p95
+        }
+    }
+
+    /// Held or vanished: no sign of life for longer than any sample would count.
+    pub(crate) fn is_held(&self, now: Nanos) -> bool {
+        let most = self
+            .mean
+            .saturating_mul(8)
+            .max(self.p95.saturating_mul(2))
+            .max(1_000_000_000);
+        now.saturating_sub(self.started) > most
+    }
+}
+
+/// The smallest t at which `workers` have done `work`, those in `running` beginning when their residual is over:
+/// sum of max(0, t - residual) = work. With no work ahead it is the smallest residual.
+pub(crate) fn fluid<'a>(
+    now: Nanos,
+    workers: u32,
+    running: impl Iterator<Item = &'a Run> + Clone,
+    work: Nanos,
+) -> Nanos {
+    let (mut busy, mut sum, mut least) = (0_u32, 0_u64, Nanos::MAX);
+    let exact = workers as usize <= EXACT;
+    for run in running.clone() {
+        let residual = if exact { run.residual(now) } else { run.mean };
+        busy += 1;
+        sum = sum.saturating_add(residual);
+        least = least.min(residual);
+    }
+    let workers = workers.max(1);
+    if !exact {
+        // n busy workers end a task every mean / n.
+        let mean = if busy >= workers { sum / u64::from(busy) } else { 0 };
+        return work.saturating_add(mean) / u64::from(workers);
+    }
+    let idle = workers.saturating_sub(busy);
+    if work == 0 {
+        return if idle > 0 || busy == 0 { 0 } else { least };
+    }
+    // Water filling: take everybody in, then leave out those that are busy beyond the level, until nobody is.
+    let (mut n, mut level) = (u64::from(busy + idle), Nanos::MAX);
+    loop {
+        let next = work.saturating_add(sum) / n.max(1);
+        if next >= level {
+            return level;
+        }
+        level = next;
+        (n, sum) = (u64::from(idle), 0);
+        for residual in running
+            .clone()
+            .map(|run| run.residual(now))
+            .filter(|residual| *residual <= level)
+        {
+            n += 1;
+            sum = sum.saturating_add(residual);
+        }
+        if n == 0 {
+            return least;
+        }
+    }
+}
+
+/// One tier, as a newcomer of another tenant or tier meets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lane {
+    /// Charges that wait.
+    pub(crate) work: Nanos,
+    /// Tasks that wait.
+    pub(crate) tasks: u32,
+    /// Tenants of it whose turn can come.
+    pub(crate) tenants: u32,
+    /// Work it is given, in workers: what comes later takes turns too.
+    pub(crate) inflow: f64,
+    /// Weight in the dispatch.
+    pub(crate) weight: f64,
+}
+
+/// What a newcomer's own tenant has in its tier.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Own {
+    /// Charges that wait.
+    pub(crate) work: Nanos,
+    /// How far it is ahead of the others' turns by what it was served already.
+    pub(crate) lead: Nanos,
+}
+
+/// The work that is done before a newcomer to `lanes[tier]` starts, if that takes `meanwhile`. Of its tier: its tenant's
+/// own work, and of the others at most their turns until then (they are taken as equally backlogged; exact would be a
+/// sum over the tenants). Of the other tiers: at most their share by weight.
+pub(crate) fn ahead(lanes: &[Lane; 3], tier: usize, own: Own, meanwhile: Nanos) -> Nanos {
+    let lane = &lanes[tier];
+    let comes = |lane: &Lane| (lane.inflow * meanwhile as f64) as Nanos;
+    let task = lane.work / u64::from(lane.tasks.max(1));
+    let others = u64::from(lane.tenants.saturating_sub(u32::from(own.work > 0)));
+    let turn = own.work.saturating_add(own.lead);
+    // With no turn to wait for, it lets pass only those that are level with it, and nobody who comes later.
+    let waiting = lane.work - own.work.min(lane.work);
+    let passing = if turn == 0 {
+        waiting
+    } else {
+        waiting.saturating_add(comes(lane))
+    };
+    let in_tier = own
+        .work
+        .saturating_add(passing.min(others.saturating_mul(turn.saturating_add(task))));
+    let share = |other: &Lane| (in_tier as f64 * other.weight / lane.weight) as Nanos;
+    (0..3)
+        .filter(|other| *other != tier)
+        .map(|other| &lanes[other])
+        .fold(in_tier, |sum, other| {
+            sum.saturating_add(other.work.saturating_add(comes(other)).min(share(other)))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    fn run(started: Nanos, mean_ms: u64) -> Run {
+        Run {
+            slot: 0,
+            tier: Tier::Deferrable,
+            started,
+            mean: mean_ms * MS,
+            p95: mean_ms * 3 / 2 * MS,
+        }
+    }
+
+    #[test]
+    fn two_long_tasks_on_two_workers_and_an_empty_queue_are_not_a_wait_of_zero() {
+        let running = [run(0, 1_200_000), run(0, 1_200_000)];
+        assert_eq!(fluid(600_000 * MS, 2, running.iter(), 0), 600_000 * MS);
+        assert_eq!(fluid(0, 3, running.iter(), 0), 0);
+    }
+
+    #[test]
+    fn work_fills_the_workers_in_the_order_they_come_free() {
+        let running = [run(0, 100), run(0, 300), run(0, 10_000)];
+        // 100..300 on one, then two share: 200 + 2 x 50 = 300.
+        assert_eq!(fluid(0, 3, running.iter(), 300 * MS), 350 * MS);
+        // An idle fourth takes it all.
+        assert_eq!(fluid(0, 4, running.iter(), 100 * MS), 100 * MS);
+    }
+
+    #[test]
+    fn above_64_workers_the_mean_field_agrees_with_the_exact_answer() {
+        let runs: Vec<Run> = (0..64).map(|n| run(n * MS * 100 / 64, 100)).collect();
+        let exact = fluid(100 * MS, 64, runs.iter(), 6_400 * MS);
+        let more: Vec<Run> = (0..65).map(|n| run(n * MS * 100 / 65, 100)).collect();
+        let mean = fluid(100 * MS, 65, more.iter(), 6_500 * MS);
+        assert!(exact.abs_diff(mean) < 60 * MS, "{exact} {mean}");
+    }
+
+    #[test]
+    fn a_worker_over_its_p95_is_taken_to_last_as_long_again() {
+        let r = run(0, 100);
+        assert_eq!(r.residual(0), 100 * MS);
+        assert_eq!(r.residual(150 * MS), 0);
+        assert_eq!(r.residual(2_150 * MS), 2_000 * MS);
+        assert!(!r.is_held(900 * MS) && r.is_held(1_001 * MS));
+    }
+
+    fn own(work_ms: u64) -> Own {
+        Own {
+            work: work_ms * MS,
+            lead: 0,
+        }
+    }
+
+    fn lane(work_ms: u64, tasks: u32, tenants: u32, weight: f64) -> Lane {
+        Lane {
+            work: work_ms * MS,
+            tasks,
+            tenants,
+            inflow: 0.0,
+            weight,
+        }
+    }
+
+    #[test]
+    fn a_quiet_tenant_waits_for_turns_and_not_for_the_backlog() {
+        let lanes = |tenants| {
+            [
+                lane(0, 0, 0, 0.5),
+                lane(0, 0, 0, 0.3),
+                lane(10_000, 100, tenants, 0.2),
+            ]
+        };
+        assert_eq!(ahead(&lanes(1), 2, Own::default(), 0), 100 * MS);
+        // The heavy one has its own before it, and one turn of the other each time.
+        assert_eq!(ahead(&lanes(2), 2, own(9_900), 0), 10_000 * MS);
+    }
+
+    #[test]
+    fn what_a_tenant_was_served_already_counts_as_turns_of_the_others() {
+        let lanes = [lane(0, 0, 0, 0.5), lane(0, 0, 0, 0.3), lane(5_000, 50, 4, 0.2)];
+        assert_eq!(
+            ahead(
+                &lanes,
+                2,
+                Own {
+                    work: 0,
+                    lead: 400 * MS
+                },
+                0
+            ),
+            4 * 500 * MS
+        );
+    }
+
+    #[test]
+    fn other_tiers_count_by_weight_and_by_what_they_have() {
+        let lanes = [lane(1_000, 10, 1, 0.5), lane(10, 1, 1, 0.3), lane(100, 1, 1, 0.2)];
+        assert_eq!(ahead(&lanes, 2, own(100), 0), (100 + 250 + 10) * MS);
+    }
+
+    #[test]
+    fn what_comes_meanwhile_takes_its_turns_too() {
+        let mut lanes = [lane(0, 0, 0, 0.5), lane(0, 0, 0, 0.3), lane(100, 1, 1, 0.2)];
+        lanes[0].inflow = 0.5;
+        assert_eq!(ahead(&lanes, 2, own(100), 0), 100 * MS);
+        assert_eq!(ahead(&lanes, 2, own(100), 200 * MS), 200 * MS);
+        assert_eq!(ahead(&lanes, 2, own(100), 10_000 * MS), 350 * MS);
+    }
+}
