@@ -447,6 +447,7 @@ impl Controller {
     /// Moves the state machine; call every [`Controller::TICK`], traffic or not (ADM-19).
     pub fn tick(&mut self, now: Instant, events: &mut impl Events) {
         let now = self.nanos(now);
+        self.queues.measure(now.saturating_sub(self.last_tick));
         self.last_tick = now;
         self.pool.measure(now);
         self.safe_depth = self.queues.len(Tier::NonSheddable.index()).max(1);

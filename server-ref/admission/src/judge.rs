@@ -9,12 +9,14 @@ use std::time::Duration;
 use holdoff_contract::{Code, ServiceState, Tier};
 
 use crate::slots::Nanos;
-use crate::wait::{Ahead, with_other_tiers};
+use crate::wait::ahead;
 use crate::{ClassId, Controller, TenantId, Work};
 
 /// The controller's data is too old beyond this: two periods of the 250 ms that an operator's own loop may take; the
 /// tick comes more often.
 pub(crate) const STALE_AFTER: Nanos = 500_000_000;
+/// Rounds of the prediction.
+const ROUNDS: u32 = 3;
 /// Share of W from which a tenant's share counts.
 const TENANT_FROM: f64 = 0.1;
 /// Share of W times capacity that the tenants divide.
@@ -114,17 +116,16 @@ impl Controller {
     fn predict(&self, ask: &Ask) -> Nanos {
         let lane = ask.tier.index();
         let tenant = &self.tenants[ask.tenant.0];
-        let ahead = Ahead {
-            own: tenant.lanes[lane].work,
-            tier: self.queues.lane_work(lane),
-            tenants: self.queues.ready_tenants(lane),
-            charge: ask.charge,
-        };
-        let waiting = [0, 1, 2].map(|lane| self.queues.lane_work(lane));
-        let work = with_other_tiers(ahead.in_tier(), lane, waiting, self.bounds.weights);
-        let wait = self
-            .pool
-            .wait(ask.now, ask.tier, self.may_borrow(ask.class), work);
+        let borrow = self.may_borrow(ask.class);
+        let lanes = [0, 1, 2].map(|lane| self.queues.seen(lane, self.bounds.weights[lane]));
+        let own = self.queues.own(tenant, lane);
+        // What comes while it waits depends on how long it waits; a few rounds are enough.
+        let mut wait = 0;
+        for _ in 0..ROUNDS {
+            wait = self
+                .pool
+                .wait(ask.now, ask.tier, borrow, ahead(&lanes, lane, own, wait));
+        }
         if tenant.active_limit >= self.pool.workers || tenant.running + tenant.lanes[lane].len == 0 {
             return wait;
         }

@@ -215,14 +215,17 @@ fn tiers_share_the_dispatch_by_weight_while_all_wait() {
             w.ask(&format!("{name}{n}"), req("t", 10).tier(tier)).key();
         }
     }
-    w.advance(1_000);
+    w.advance(1_200);
     let share = |c: char| {
-        w.started[before + 10..][..100]
+        w.started[before + 10..before + 110]
             .iter()
             .filter(|name| name.starts_with(c))
             .count()
     };
-    assert_eq!((share('c'), share('n'), share('d')), (50, 30, 20));
+    // A turn is a whole task, so a window of a hundred may begin or end inside one.
+    for (tier, want) in [('c', 50), ('n', 30), ('d', 20_usize)] {
+        assert!(share(tier).abs_diff(want) <= 1, "{tier}: {}", share(tier));
+    }
 }
 
 #[test]
