@@ -2,5 +2,6 @@
 
 pub mod load;
 pub mod report;
+pub mod storm;
 pub mod tally;
 pub mod watch;

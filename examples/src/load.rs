@@ -49,6 +49,8 @@ pub struct Load {
     pub base: String,
     /// Who calls.
     pub caller: Caller,
+    /// Bearer token by which the server knows them.
+    pub token: &'static str,
     /// Arrivals a second (Poisson).
     pub rate: f64,
     /// How long calls keep arriving.
@@ -101,7 +103,7 @@ pub async fn run(load: Load, live: Arc<Live>, stop: CancellationToken) -> Tally 
         let patience = least + (most - least).mul_f64(rng.random());
         let (load, live, tally) = (load.clone(), Arc::clone(&live), Arc::clone(&tally));
         calls.spawn(async move {
-            let record = call(&load, tier, patience).await;
+            let record = call(&load, started, tier, patience).await;
             match record.end {
                 End::Served => live.served.fetch_add(1, Ordering::Relaxed),
                 End::Refused => live.refused.fetch_add(1, Ordering::Relaxed),
@@ -133,15 +135,28 @@ fn pick(shares: [f64; 3], rng: &mut StdRng) -> usize {
     shares.len() - 1
 }
 
-async fn call(load: &Load, tier: usize, patience: Duration) -> CallRecord {
+async fn call(load: &Load, begin: Instant, tier: usize, patience: Duration) -> CallRecord {
     let started = now();
     let called = match &load.caller {
-        Caller::Holdoff(client) => obedient(client, &load.base, Tier::ALL[tier], patience).await,
-        Caller::Deaf(client) => deaf(client, &load.base, Tier::ALL[tier], patience).await,
+        Caller::Holdoff(client) => obedient(client, load, Tier::ALL[tier], patience).await,
+        Caller::Deaf(client) => deaf(client, load, Tier::ALL[tier], patience).await,
     };
-    let took = now() - started;
-    let end = if called.end == End::Served && took > patience { End::Failed } else { called.end };
-    CallRecord { tier, end, attempts: called.attempts, early: called.early, took, wait: called.wait }
+    let over = now();
+    let (took, ended) = (over - started, over - begin);
+    let end = if called.end == End::Served && took > patience {
+        End::Failed
+    } else {
+        called.end
+    };
+    CallRecord {
+        tier,
+        end,
+        attempts: called.attempts,
+        early: called.early,
+        took,
+        ended,
+        wait: called.wait,
+    }
 }
 
 struct CallEnd {
@@ -160,29 +175,44 @@ struct Done {
 
 impl Done {
     fn wait(&self) -> (Duration, Duration) {
-        (Duration::from_millis(self.predicted_wait_ms), Duration::from_millis(self.waited_ms))
+        (
+            Duration::from_millis(self.predicted_wait_ms),
+            Duration::from_millis(self.waited_ms),
+        )
     }
 }
 
 /// All there is to obeying: tier, deadline, send.
-async fn obedient(client: &holdoff::Client, base: &str, tier: Tier, patience: Duration) -> CallEnd {
+async fn obedient(client: &holdoff::Client, load: &Load, tier: Tier, patience: Duration) -> CallEnd {
     let call = client
-        .post(format!("{base}/v1/work"))
+        .post(format!("{}/v1/work", load.base))
+        .bearer_auth(load.token)
         .json(&json!({"class": CLASS, "payload": ""}))
         .tier(tier)
         .deadline(patience)
         .send()
         .await;
     // Early retries of these callers are counted by the client itself, over all calls.
-    let ended = |end, attempts| CallEnd { end, attempts, early: 0, wait: None };
+    let ended = |end, attempts| CallEnd {
+        end,
+        attempts,
+        early: 0,
+        wait: None,
+    };
     match call {
         Ok(response) => {
-            let attempts = response.extensions().get::<CallReport>().map_or(1, |report| report.attempts);
+            let attempts = response
+                .extensions()
+                .get::<CallReport>()
+                .map_or(1, |report| report.attempts);
             if !response.status().is_success() {
                 return ended(End::Failed, attempts);
             }
             let wait = response.json::<Done>().await.ok().map(|done| done.wait());
-            CallEnd { wait, ..ended(End::Served, attempts) }
+            CallEnd {
+                wait,
+                ..ended(End::Served, attempts)
+            }
         }
         Err(error) if error.is_overloaded() => ended(End::Refused, error.attempts()),
         Err(error) => ended(End::Failed, error.attempts()),
@@ -190,8 +220,13 @@ async fn obedient(client: &holdoff::Client, base: &str, tier: Tier, patience: Du
 }
 
 /// The same patience, but as a time limit of its own; every refusal or failure is tried again after the pause.
-async fn deaf(deaf: &Deaf, base: &str, tier: Tier, patience: Duration) -> CallEnd {
-    let mut ended = CallEnd { end: End::Failed, attempts: 0, early: 0, wait: None };
+async fn deaf(deaf: &Deaf, load: &Load, tier: Tier, patience: Duration) -> CallEnd {
+    let mut ended = CallEnd {
+        end: End::Failed,
+        attempts: 0,
+        early: 0,
+        wait: None,
+    };
     let until = now() + patience;
     while ended.attempts < deaf.attempts {
         if ended.attempts > 0 {
@@ -204,7 +239,8 @@ async fn deaf(deaf: &Deaf, base: &str, tier: Tier, patience: Duration) -> CallEn
         ended.attempts += 1;
         let sent = deaf
             .client
-            .post(format!("{base}/v1/work"))
+            .post(format!("{}/v1/work", load.base))
+            .bearer_auth(load.token)
             .header("overload-tier", tier.as_str())
             .timeout(left)
             .json(&json!({"class": CLASS, "payload": ""}))
@@ -216,7 +252,10 @@ async fn deaf(deaf: &Deaf, base: &str, tier: Tier, patience: Duration) -> CallEn
             ended.wait = response.json::<Done>().await.ok().map(|done| done.wait());
             return ended;
         }
-        let hint_ms = response.headers().get("retry-after-ms").and_then(|value| value.to_str().ok()?.parse().ok());
+        let hint_ms = response
+            .headers()
+            .get("retry-after-ms")
+            .and_then(|value| value.to_str().ok()?.parse().ok());
         let comes_back = ended.attempts < deaf.attempts && now() + deaf.pause < until;
         if comes_back && hint_ms.is_some_and(|ms| deaf.pause < Duration::from_millis(ms)) {
             ended.early += 1;

@@ -31,7 +31,7 @@ pub struct Service {
     pub watch: Watch,
     /// State at the end.
     pub state: String,
-    /// From the end of the load until the state was normal and nothing was left.
+    /// From the last arrival until the state was normal and nothing was left.
     pub recovered: Option<Duration>,
     /// Tickets that still hold a charge at the end. Stays zero.
     pub tickets: u32,
@@ -49,7 +49,9 @@ pub fn callers(groups: &[Group]) -> Table {
         table.add_row(cells);
     };
     row("calls", &|group| group.tally.calls.len().to_string());
-    row("served in time", &|group| percent(group.tally.count(End::Served), group.tally.calls.len() as u64));
+    row("served in time", &|group| {
+        percent(group.tally.count(End::Served), group.tally.calls.len() as u64)
+    });
     for tier in 0..3 {
         row(&format!("  {}", tier_name(tier)), &|group| {
             let (share, calls) = group.tally.served_of_tier(tier);
@@ -59,15 +61,23 @@ pub fn callers(groups: &[Group]) -> Table {
     row("told why and when (typed overload)", &|group| {
         percent(group.tally.count(End::Refused), group.tally.calls.len() as u64)
     });
-    row("left without an answer", &|group| {
+    row("failed after all their attempts", &|group| {
         percent(group.tally.count(End::Failed), group.tally.calls.len() as u64)
     });
-    row("attempts per call", &|group| format!("{:.2}", group.tally.attempts_per_call()));
+    row("attempts per call", &|group| {
+        format!("{:.2}", group.tally.attempts_per_call())
+    });
     row("retries", &|group| group.retries.to_string());
-    row("  of them early (before the hint)", &|group| group.early.to_string());
+    row("  of them early (before the hint)", &|group| {
+        group.early.to_string()
+    });
     row("time of served calls, p50 / p99", &|group| {
         let times = group.tally.served_times();
-        format!("{} / {}", show(quantile(&times, 0.5)), show(quantile(&times, 0.99)))
+        format!(
+            "{} / {}",
+            show(quantile(&times, 0.5)),
+            show(quantile(&times, 0.99))
+        )
     });
     align(&mut table);
     table
@@ -77,12 +87,18 @@ pub fn callers(groups: &[Group]) -> Table {
 pub fn service(service: &Service, groups: &[Group]) -> Table {
     let mut table = new_table();
     table.set_header(["server", ""]);
-    let served: u64 = groups.iter().map(|group| group.tally.count(End::Served)).sum();
+    let served: u64 = groups
+        .iter()
+        .map(|group| group.tally.served_by(service.length))
+        .sum();
     let rate = served as f64 / service.length.as_secs_f64();
     table.add_row(["capacity", &format!("{:.0} tasks/s", service.capacity)]);
     table.add_row([
-        "goodput (served in time)",
-        &format!("{rate:.0} tasks/s = {:.0} % of capacity", 100.0 * rate / service.capacity),
+        "goodput under load",
+        &format!(
+            "{rate:.0} tasks/s served in time = {:.0} % of capacity",
+            100.0 * rate / service.capacity
+        ),
     ]);
     let mut waits: Vec<(Duration, Duration)> = groups.iter().flat_map(|group| group.tally.waits()).collect();
     waits.sort_unstable();
@@ -92,10 +108,16 @@ pub fn service(service: &Service, groups: &[Group]) -> Table {
     for list in [&mut predicted, &mut measured, &mut off] {
         list.sort_unstable();
     }
-    for (name, list) in
-        [("wait in queue, predicted", &predicted), ("wait in queue, measured", &measured), ("prediction error", &off)]
-    {
-        let cell = format!("p50 {}, p95 {}", show(quantile(list, 0.5)), show(quantile(list, 0.95)));
+    for (name, list) in [
+        ("wait in queue, predicted", &predicted),
+        ("wait in queue, measured", &measured),
+        ("prediction error", &off),
+    ] {
+        let cell = format!(
+            "p50 {}, p95 {}",
+            show(quantile(list, 0.5)),
+            show(quantile(list, 0.95))
+        );
         table.add_row([name, &cell]);
     }
     let depths: Vec<String> = service
@@ -108,10 +130,15 @@ pub fn service(service: &Service, groups: &[Group]) -> Table {
     table.add_row(["deepest queue / limit", &depths.join(", ")]);
     table.add_row([
         "queue over its limit",
-        &format!("{} of {} readings", service.watch.over_limit, service.watch.readings),
+        &format!(
+            "{} of {} readings",
+            service.watch.over_limit, service.watch.readings
+        ),
     ]);
     table.add_row(["places still held", &service.tickets.to_string()]);
-    let after = service.recovered.map_or("not yet".to_owned(), |after| format!("{:.1} s after the load", after.as_secs_f64()));
+    let after = service.recovered.map_or("not yet".to_owned(), |after| {
+        format!("{:.1} s after the last arrival", after.as_secs_f64())
+    });
     table.add_row(["state at the end", &format!("{} ({after})", service.state)]);
     align(&mut table);
     table
@@ -119,7 +146,7 @@ pub fn service(service: &Service, groups: &[Group]) -> Table {
 
 fn new_table() -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.load_style(presets::UTF8_FULL_CONDENSED);
     table
 }
 
@@ -134,5 +161,7 @@ fn percent(part: u64, whole: u64) -> String {
 }
 
 fn show(time: Option<Duration>) -> String {
-    time.map_or("-".to_owned(), |time| format!("{:.0} ms", time.as_secs_f64() * 1000.0))
+    time.map_or("-".to_owned(), |time| {
+        format!("{:.0} ms", time.as_secs_f64() * 1000.0)
+    })
 }

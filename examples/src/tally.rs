@@ -26,6 +26,8 @@ pub struct CallRecord {
     pub early: u32,
     /// From the first send to the end.
     pub took: Duration,
+    /// When it ended, since the load began.
+    pub ended: Duration,
     /// Wait in queue that the server predicted and measured, where it was served.
     pub wait: Option<(Duration, Duration)>,
 }
@@ -59,6 +61,14 @@ impl Tally {
         let served = of_tier().filter(|call| call.end == End::Served).count() as u64;
         let all = of_tier().count() as u64;
         (ratio(served, all), all)
+    }
+
+    /// Calls that were served by this time since the load began.
+    pub fn served_by(&self, time: Duration) -> u64 {
+        self.calls
+            .iter()
+            .filter(|call| call.end == End::Served && call.ended <= time)
+            .count() as u64
     }
 
     /// Times of served calls, sorted.
@@ -111,7 +121,9 @@ mod tests {
             tier,
             end,
             attempts: 2,
+            early: 0,
             took: Duration::ZERO,
+            ended: Duration::ZERO,
             wait: None,
         };
         let tally = Tally {

@@ -94,6 +94,8 @@ pub struct Controller {
     epoch: Nanos,
     /// Non-sheddable tasks that may wait while the data is stale: what waited at the last tick.
     pub(crate) safe_depth: u32,
+    /// Something was refused for load since the last tick.
+    pressed: bool,
     pub(crate) draining: bool,
 }
 
@@ -170,6 +172,7 @@ impl Controller {
             last_tick: 0,
             epoch: 0,
             safe_depth: 1,
+            pressed: false,
             draining: false,
             profile,
         };
@@ -222,11 +225,9 @@ impl Controller {
             tenant: ask.tenant,
             predicted_wait: Duration::from_nanos(ask.wait),
         });
+        self.pressed |= found.load;
         if let Some(code) = found.code.clone() {
             return Decision::Reject(self.refuse(&ask, &found, code));
-        }
-        if found.probe {
-            self.classes[usize::from(ask.class.0)].last_probe = now;
         }
         if defer {
             let ticket = self.enqueue(&ask, BACKLOG);
@@ -237,6 +238,10 @@ impl Controller {
             };
         }
         let ticket = self.enqueue(&ask, ask.tier.index());
+        if found.probe {
+            self.classes[usize::from(ask.class.0)].last_probe = now;
+            self.slots[ticket.slot].exempt = true;
+        }
         Decision::Accept {
             ticket,
             predicted_wait: Duration::from_nanos(ask.wait),
@@ -280,7 +285,9 @@ impl Controller {
             older: NONE,
             newer: NONE,
         });
-        self.classes[usize::from(ask.class.0)].queued_work += ask.charge;
+        let class = &mut self.classes[usize::from(ask.class.0)];
+        class.queued_work += ask.charge;
+        class.held += 1;
         self.tenants[ask.tenant.0].tickets += 1;
         let expires = ask.tier != Tier::NonSheddable;
         self.queues
@@ -366,7 +373,7 @@ impl Controller {
         let rejection = self.refuse_queued(now, index, code.clone());
         let (class, tier) = (self.slots[index].class, self.slots[index].tier);
         let key = self.slots.key(index);
-        self.release(now, index);
+        self.release(index);
         events.emit(Event::Refused { class, tier, code });
         Step::Refuse(key, rejection)
     }
@@ -377,7 +384,7 @@ impl Controller {
         let Some(slot) = self.slots.live(&ticket).cloned() else {
             return;
         };
-        self.release(now, ticket.slot);
+        self.release(ticket.slot);
         if !matches!(slot.place, Place::Running(_)) {
             return;
         }
@@ -403,7 +410,7 @@ impl Controller {
     }
 
     /// Gives back what the slot holds, wherever it is.
-    fn release(&mut self, _now: Nanos, index: u32) {
+    fn release(&mut self, index: u32) {
         let Slot {
             place,
             tenant: tenant_index,
@@ -432,6 +439,7 @@ impl Controller {
                 }
             }
         }
+        self.classes[usize::from(class.0)].held -= 1;
         self.tenants[tenant_index].tickets -= 1;
         self.slots.release(index);
     }
@@ -439,6 +447,7 @@ impl Controller {
     /// Moves the state machine; call every [`Controller::TICK`], traffic or not (ADM-19).
     pub fn tick(&mut self, now: Instant, events: &mut impl Events) {
         let now = self.nanos(now);
+        self.queues.measure(now.saturating_sub(self.last_tick));
         self.last_tick = now;
         self.pool.measure(now);
         self.safe_depth = self.queues.len(Tier::NonSheddable.index()).max(1);
@@ -455,7 +464,10 @@ impl Controller {
         let bound = self.bounds.wait[Tier::Deferrable.index()];
         let work = (0..BACKLOG).map(|lane| self.queues.lane_work(lane)).sum();
         let wait = self.pool.wait(now, Tier::Critical, true, work);
-        let change = self.machine.sample(now, depth, wait as f64 / bound.max(1) as f64);
+        let pressed = std::mem::take(&mut self.pressed) || depth > 0;
+        let change = self
+            .machine
+            .sample(now, depth, wait as f64 / bound.max(1) as f64, pressed);
         Self::tell(change, events);
     }
 

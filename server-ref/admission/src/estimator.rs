@@ -42,8 +42,11 @@ pub(crate) struct Class {
     /// Recent arrivals a tier (halved every epoch), and whether they make the class active there.
     pub(crate) recent: [u32; 3],
     pub(crate) active: [bool; 3],
-    pub(crate) last_sample: Nanos,
+    /// Tasks of this class that wait or run.
+    pub(crate) held: u32,
     pub(crate) last_probe: Nanos,
+    last_sample: Nanos,
+    last_service: Nanos,
     /// Mean absolute error of predicted wait and of the mean as a prediction of service.
     pub(crate) wait_error: f64,
     pub(crate) service_error: f64,
@@ -86,8 +89,10 @@ impl Class {
             queued_work: 0,
             recent: [0; 3],
             active: [false; 3],
-            last_sample: 0,
+            held: 0,
             last_probe: 0,
+            last_sample: 0,
+            last_service: Nanos::MAX,
             wait_error: 0.0,
             service_error: 0.0,
             mean: prior.mean as f64,
@@ -117,6 +122,7 @@ impl Class {
         self.mean += alpha * (sample - self.mean);
         self.times.mean = self.mean as Nanos;
         self.last_sample = now;
+        self.last_service = service.as_nanos().min(u128::from(Nanos::MAX)) as Nanos;
         if self.window.len() < WINDOW {
             self.window.push(sample as Nanos);
         } else {
@@ -154,12 +160,15 @@ impl Class {
         self.samples < SLOW_START
     }
 
-    /// May one task pass although the estimate says it cannot be done? Where the prior says it can and nothing was
-    /// measured for max(1 s, 2 m): else one stall locks a class out for good.
+    /// May one task pass although the estimate says it cannot be done? Where the prior says it can, one at a time: after
+    /// max(1 s, 2 m) without a sample, and at once while the last sample was short enough. Without it one stall locks
+    /// a class out for good; with one probe in that time only, for the minutes that a window of 256 takes to turn.
     pub(crate) fn may_probe(&self, now: Nanos, remaining: Nanos, margin: Nanos) -> bool {
         let quiet = 1_000_000_000.max(self.times.mean.saturating_mul(2));
-        self.prior.p50.saturating_add(margin) < remaining
-            && now.saturating_sub(self.last_sample.max(self.last_probe)) >= quiet
+        let was_short = self.last_service.saturating_add(margin) < remaining;
+        self.held == 0
+            && self.prior.p50.saturating_add(margin) < remaining
+            && (was_short || now.saturating_sub(self.last_sample.max(self.last_probe)) >= quiet)
     }
 
     /// Notes how long the start really took.

@@ -9,12 +9,14 @@ use std::time::Duration;
 use holdoff_contract::{Code, ServiceState, Tier};
 
 use crate::slots::Nanos;
-use crate::wait::{Ahead, with_other_tiers};
+use crate::wait::ahead;
 use crate::{ClassId, Controller, TenantId, Work};
 
 /// The controller's data is too old beyond this: two periods of the 250 ms that an operator's own loop may take; the
 /// tick comes more often.
 pub(crate) const STALE_AFTER: Nanos = 500_000_000;
+/// Rounds of the prediction.
+const ROUNDS: u32 = 3;
 /// Share of W from which a tenant's share counts.
 const TENANT_FROM: f64 = 0.1;
 /// Share of W times capacity that the tenants divide.
@@ -48,6 +50,8 @@ pub(crate) struct Findings {
     /// The tenant's own limit is among it, or a limit of everybody.
     pub(crate) own: bool,
     pub(crate) general: bool,
+    /// It is refused for load, not for its own deadline or limit.
+    pub(crate) load: bool,
     pub(crate) min_deadline: Option<Nanos>,
     /// Admitted against the estimate, to measure it.
     pub(crate) probe: bool,
@@ -56,6 +60,10 @@ pub(crate) struct Findings {
 impl Findings {
     fn general(&mut self, code: Code) {
         self.general = true;
+        self.load |= !matches!(
+            code,
+            Code::Draining | Code::DeadlineUnattainable | Code::DeadlineExpired
+        );
         self.code.get_or_insert(code);
     }
 
@@ -108,17 +116,16 @@ impl Controller {
     fn predict(&self, ask: &Ask) -> Nanos {
         let lane = ask.tier.index();
         let tenant = &self.tenants[ask.tenant.0];
-        let ahead = Ahead {
-            own: tenant.lanes[lane].work,
-            tier: self.queues.lane_work(lane),
-            tenants: self.queues.ready_tenants(lane),
-            charge: ask.charge,
-        };
-        let waiting = [0, 1, 2].map(|lane| self.queues.lane_work(lane));
-        let work = with_other_tiers(ahead.in_tier(), lane, waiting, self.bounds.weights);
-        let wait = self
-            .pool
-            .wait(ask.now, ask.tier, self.may_borrow(ask.class), work);
+        let borrow = self.may_borrow(ask.class);
+        let lanes = [0, 1, 2].map(|lane| self.queues.seen(lane, self.bounds.weights[lane]));
+        let own = self.queues.own(tenant, lane);
+        // What comes while it waits depends on how long it waits; a few rounds are enough.
+        let mut wait = 0;
+        for _ in 0..ROUNDS {
+            wait = self
+                .pool
+                .wait(ask.now, ask.tier, borrow, ahead(&lanes, lane, own, wait));
+        }
         if tenant.active_limit >= self.pool.workers || tenant.running + tenant.lanes[lane].len == 0 {
             return wait;
         }
@@ -252,7 +259,8 @@ impl Controller {
         if ask.tier != Tier::Deferrable {
             return;
         }
-        let over_gate = ask.wait > self.open_wait(ask.tier);
+        // Over the whole bound the gate is not the cause: the wait bound would refuse it wide open.
+        let over_gate = ask.wait > self.open_wait(ask.tier) && ask.wait <= self.bounds.wait[lane];
         let strict = self.machine.is_pinned();
         match self.machine.state() {
             ServiceState::Normal => {}
@@ -285,26 +293,8 @@ impl Controller {
             found.probe = true;
             return;
         }
-        found.min_deadline = Some(need.max(self.least_for_wait(ask)));
+        found.min_deadline = Some(need);
         found.general(Code::DeadlineUnattainable);
-    }
-
-    /// The wait bound for the time this caller has: one with a short attempt timeout (less than half of W) is held to
-    /// half of it, since it will be gone.
-    fn bound_for(&self, ask: &Ask) -> Nanos {
-        let bound = self.bounds.wait[ask.tier.index()];
-        if ask.remaining < bound / 2 {
-            ask.remaining / 2
-        } else {
-            bound
-        }
-    }
-
-    /// The smallest remaining time for which [`Self::bound_for`] lets this wait pass.
-    fn least_for_wait(&self, ask: &Ask) -> Nanos {
-        ask.wait
-            .saturating_mul(2)
-            .min(self.bounds.wait[ask.tier.index()] / 2)
     }
 
     fn judge_wait(&self, ask: &Ask, found: &mut Findings) {
@@ -314,8 +304,7 @@ impl Controller {
         }
         let lane = ask.tier.index();
         let bound = self.bounds.wait[lane];
-        let over =
-            ask.wait > self.bound_for(ask) || self.oldest_waiting(ask.now, lane) > bound.saturating_mul(2);
+        let over = ask.wait > bound || self.oldest_waiting(ask.now, lane) > bound.saturating_mul(2);
         let slow_start = ask.tier == Tier::Deferrable && self.over_slow_start(ask, bound);
         if over || slow_start {
             found.general(Code::QueueAgeExceeded);

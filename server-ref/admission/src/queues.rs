@@ -8,8 +8,11 @@ use std::mem;
 
 use crate::heap::IndexedHeap;
 use crate::slots::{NONE, Nanos, Place, Slot, Slots};
-use crate::tenants::{LANES, Tenants};
+use crate::tenants::{LANES, Tenant, Tenants};
+use crate::wait;
 
+/// Time over which the inflow of a lane is smoothed.
+const INFLOW_OVER: Nanos = 1_000_000_000;
 /// The lane of deferred work.
 pub(crate) const BACKLOG: usize = 3;
 
@@ -26,6 +29,9 @@ struct Lane {
     /// The lane's own turn among lanes.
     pass: f64,
     weight: f64,
+    /// Work given to it since the last measure, and the rate of it in workers.
+    given: Nanos,
+    inflow: f64,
     oldest: u32,
     newest: u32,
 }
@@ -52,6 +58,8 @@ impl Queues {
             served: 0,
             pass: 0.0,
             weight,
+            given: 0,
+            inflow: 0.0,
             oldest: NONE,
             newest: NONE,
         };
@@ -73,9 +81,37 @@ impl Queues {
         self.lanes[lane].work
     }
 
-    /// Tenants of this lane whose turn can come.
-    pub(crate) fn ready_tenants(&self, lane: usize) -> u32 {
-        self.lanes[lane].ready.len()
+    /// This lane, for the prediction of a wait.
+    pub(crate) fn seen(&self, lane: usize, weight: f64) -> wait::Lane {
+        let at = &self.lanes[lane];
+        wait::Lane {
+            work: at.work,
+            tasks: at.len,
+            tenants: at.ready.len(),
+            inflow: at.inflow,
+            weight,
+        }
+    }
+
+    /// What this tenant has in this lane, for the prediction of a wait.
+    pub(crate) fn own(&self, tenant: &Tenant, lane: usize) -> wait::Own {
+        let sub = &tenant.lanes[lane];
+        wait::Own {
+            work: sub.work,
+            lead: sub.tag.saturating_sub(self.lanes[lane].served),
+        }
+    }
+
+    /// Measures what the lanes were given since the last call, `passed` ago.
+    pub(crate) fn measure(&mut self, passed: Nanos) {
+        if passed == 0 {
+            return;
+        }
+        let weight = 1.0 - (-(passed as f64) / INFLOW_OVER as f64).exp();
+        for lane in &mut self.lanes {
+            let rate = mem::take(&mut lane.given) as f64 / passed as f64;
+            lane.inflow += weight * (rate - lane.inflow);
+        }
     }
 
     /// Tasks of this lane that could start if there were workers.
@@ -138,6 +174,7 @@ impl Queues {
         let at = &mut self.lanes[lane];
         at.len += 1;
         at.work += charge;
+        at.given += charge;
         if older == NONE {
             at.oldest = index
         } else {

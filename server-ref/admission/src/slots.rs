@@ -37,7 +37,7 @@ pub(crate) struct Slot {
     pub(crate) started: Nanos,
     pub(crate) deadline: Nanos,
     pub(crate) predicted: Nanos,
-    /// Taken from the backlog or acknowledged before: it runs however late.
+    /// Started whatever the estimate says by then: promised, deferred, or a probe.
     pub(crate) exempt: bool,
     /// Links of the tenant's sub-queue.
     pub(crate) prev: u32,

@@ -94,12 +94,12 @@ impl Machine {
         }
     }
 
-    fn level(&self, depth: u32, wait: f64) -> Level {
+    fn level(&self, depth: u32, wait: f64, pressed: bool) -> Level {
         let (enter, shed, exit) = self.depths;
         let (enter_wait, shed_wait, exit_wait) = self.waits;
-        if depth >= shed || wait >= shed_wait {
+        if depth >= shed || (pressed && wait >= shed_wait) {
             Level::Shedding
-        } else if depth >= enter || wait >= enter_wait {
+        } else if depth >= enter || (pressed && wait >= enter_wait) {
             Level::Congested
         } else if depth <= exit && wait <= exit_wait {
             Level::Low
@@ -108,11 +108,12 @@ impl Machine {
         }
     }
 
-    /// Takes a sample of depth and of wait (as a share of the deferrable wait bound) in.
-    pub(crate) fn sample(&mut self, now: Nanos, depth: u32, wait: f64) -> Change {
+    /// Takes a sample of depth and of wait (as a share of the deferrable wait bound) in. A long wait leads up only where
+    /// somebody waits or was refused (`pressed`): one long task on the only worker is no overload.
+    pub(crate) fn sample(&mut self, now: Nanos, depth: u32, wait: f64, pressed: bool) -> Change {
         let passed = now.saturating_sub(self.last);
         self.last = now;
-        let level = self.level(depth, wait);
+        let level = self.level(depth, wait, pressed);
         if level == Level::Low {
             let since = *self.low_since.get_or_insert(now);
             if self.state == ServiceState::Recovering && since < now {
@@ -192,7 +193,7 @@ mod tests {
                 last_high = now;
             }
             let was = m.state();
-            changes.extend(m.sample(now, depth, 0.0));
+            changes.extend(m.sample(now, depth, 0.0, true));
             if m.state() == Recovering {
                 if was == Recovering {
                     assert!(
@@ -230,7 +231,7 @@ mod tests {
         let mut m = machine(80, 70, 2_000, 3_000);
         let mut changes = Vec::new();
         for n in 0..100 {
-            changes.extend(m.sample(n * 100 * MS, if n % 2 == 0 { 79 } else { 81 }, 0.0));
+            changes.extend(m.sample(n * 100 * MS, if n % 2 == 0 { 79 } else { 81 }, 0.0, true));
         }
         assert!(changes.len() <= 2, "{changes:?}");
         assert!(
@@ -247,7 +248,7 @@ mod tests {
             (0..n)
                 .filter_map(|_| {
                     now += 100 * MS;
-                    m.sample(now, depth, 0.0)
+                    m.sample(now, depth, 0.0, true)
                 })
                 .collect::<Vec<_>>()
         };
@@ -266,11 +267,11 @@ mod tests {
         let mut m = machine(8, 4, 1_000, 1_000);
         m.force(0, Some(Recovering));
         for n in 1..=5 {
-            m.sample(n * 100 * MS, 0, 0.0);
+            m.sample(n * 100 * MS, 0, 0.0, true);
         }
         let open = m.open_share();
         for n in 6..=50 {
-            m.sample(n * 100 * MS, 6, 0.0);
+            m.sample(n * 100 * MS, 6, 0.0, true);
         }
         assert_eq!((m.state(), m.open_share()), (Recovering, open));
     }
@@ -278,10 +279,19 @@ mod tests {
     #[test]
     fn wait_alone_leads_up_and_keeps_from_recovering() {
         let mut m = machine(80, 40, 0, 0);
-        assert_eq!(m.sample(MS, 0, 0.6), Some((Normal, Congested)));
-        assert_eq!(m.sample(2 * MS, 0, 1.5), Some((Congested, Shedding)));
-        assert_eq!(m.sample(3 * MS, 0, 0.3), None);
-        assert_eq!(m.sample(4 * MS, 0, 0.2), Some((Shedding, Recovering)));
+        assert_eq!(m.sample(MS, 0, 0.6, true), Some((Normal, Congested)));
+        assert_eq!(m.sample(2 * MS, 0, 1.5, true), Some((Congested, Shedding)));
+        assert_eq!(m.sample(3 * MS, 0, 0.3, true), None);
+        assert_eq!(m.sample(4 * MS, 0, 0.2, true), Some((Shedding, Recovering)));
+    }
+
+    #[test]
+    fn a_long_wait_of_nobody_is_no_overload_but_keeps_one_from_ending() {
+        let mut m = machine(80, 40, 0, 0);
+        assert_eq!(m.sample(MS, 0, 5.0, false), None);
+        m.sample(2 * MS, 0, 5.0, true);
+        assert_eq!(m.sample(3 * MS, 0, 5.0, false), None);
+        assert_eq!(m.state(), Congested);
     }
 
     #[test]
@@ -289,11 +299,13 @@ mod tests {
         let mut m = machine(8, 4, 500, 500);
         assert_eq!(m.force(0, Some(Shedding)), Some((Normal, Shedding)));
         for n in 1..=50 {
-            assert_eq!(m.sample(n * 100 * MS, 0, 0.0), None);
+            assert_eq!(m.sample(n * 100 * MS, 0, 0.0, true), None);
         }
         m.force(5_000 * MS, Some(Recovering));
         assert!(!m.is_pinned());
-        let changes: Vec<_> = (51..=80).filter_map(|n| m.sample(n * 100 * MS, 0, 0.0)).collect();
+        let changes: Vec<_> = (51..=80)
+            .filter_map(|n| m.sample(n * 100 * MS, 0, 0.0, true))
+            .collect();
         assert_eq!(changes, [(Recovering, Normal)]);
     }
 }

@@ -92,39 +92,56 @@ pub(crate) fn fluid<'a>(
     }
 }
 
-/// What would be served before a newcomer of one tenant in one tier.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ahead {
-    /// Work of the same tenant and of the whole tier that waits.
-    pub(crate) own: Nanos,
-    pub(crate) tier: Nanos,
-    /// Tenants of the tier that wait.
+/// One tier, as a newcomer of another tenant or tier meets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lane {
+    /// Charges that wait.
+    pub(crate) work: Nanos,
+    /// Tasks that wait.
+    pub(crate) tasks: u32,
+    /// Tenants of it whose turn can come.
     pub(crate) tenants: u32,
-    /// What the newcomer is charged.
-    pub(crate) charge: Nanos,
+    /// Work it is given, in workers: what comes later takes turns too.
+    pub(crate) inflow: f64,
+    /// Weight in the dispatch.
+    pub(crate) weight: f64,
 }
 
-impl Ahead {
-    /// The tier's work that goes before: the tenant's own, and of the others at most their turns meanwhile. The
-    /// others' sub-queues are taken as equally long (a first cut; exact would be a sum over the tenants).
-    pub(crate) fn in_tier(&self) -> Nanos {
-        let others = self.tier.saturating_sub(self.own);
-        if self.own == 0 {
-            // The least-served tenant goes next: a newcomer waits for no turn but those that are level with it.
-            return others.min(u64::from(self.tenants) * self.charge);
-        }
-        let turns =
-            u64::from(self.tenants.saturating_sub(1)).saturating_mul(self.own.saturating_add(self.charge));
-        self.own.saturating_add(others.min(turns))
-    }
+/// What a newcomer's own tenant has in its tier.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Own {
+    /// Charges that wait.
+    pub(crate) work: Nanos,
+    /// How far it is ahead of the others' turns by what it was served already.
+    pub(crate) lead: Nanos,
 }
 
-/// Adds what the other tiers get meanwhile, by weight, of what they have.
-pub(crate) fn with_other_tiers(ahead: Nanos, tier: usize, waiting: [Nanos; 3], weights: [f64; 3]) -> Nanos {
-    let share = |other: usize| ahead as f64 * weights[other] / weights[tier];
-    (0..3).filter(|other| *other != tier).fold(ahead, |sum, other| {
-        sum.saturating_add(waiting[other].min(share(other) as Nanos))
-    })
+/// The work that is done before a newcomer to `lanes[tier]` starts, if that takes `meanwhile`. Of its tier: its tenant's
+/// own work, and of the others at most their turns until then (they are taken as equally backlogged; exact would be a
+/// sum over the tenants). Of the other tiers: at most their share by weight.
+pub(crate) fn ahead(lanes: &[Lane; 3], tier: usize, own: Own, meanwhile: Nanos) -> Nanos {
+    let lane = &lanes[tier];
+    let comes = |lane: &Lane| (lane.inflow * meanwhile as f64) as Nanos;
+    let task = lane.work / u64::from(lane.tasks.max(1));
+    let others = u64::from(lane.tenants.saturating_sub(u32::from(own.work > 0)));
+    let turn = own.work.saturating_add(own.lead);
+    // With no turn to wait for, it lets pass only those that are level with it, and nobody who comes later.
+    let waiting = lane.work - own.work.min(lane.work);
+    let passing = if turn == 0 {
+        waiting
+    } else {
+        waiting.saturating_add(comes(lane))
+    };
+    let in_tier = own
+        .work
+        .saturating_add(passing.min(others.saturating_mul(turn.saturating_add(task))));
+    let share = |other: &Lane| (in_tier as f64 * other.weight / lane.weight) as Nanos;
+    (0..3)
+        .filter(|other| *other != tier)
+        .map(|other| &lanes[other])
+        .fold(in_tier, |sum, other| {
+            sum.saturating_add(other.work.saturating_add(comes(other)).min(share(other)))
+        })
 }
 
 #[cfg(test)]
@@ -177,28 +194,66 @@ mod tests {
         assert!(!r.is_held(900 * MS) && r.is_held(1_001 * MS));
     }
 
+    fn own(work_ms: u64) -> Own {
+        Own {
+            work: work_ms * MS,
+            lead: 0,
+        }
+    }
+
+    fn lane(work_ms: u64, tasks: u32, tenants: u32, weight: f64) -> Lane {
+        Lane {
+            work: work_ms * MS,
+            tasks,
+            tenants,
+            inflow: 0.0,
+            weight,
+        }
+    }
+
     #[test]
     fn a_quiet_tenant_waits_for_turns_and_not_for_the_backlog() {
-        let a = Ahead {
-            own: 0,
-            tier: 10_000 * MS,
-            tenants: 1,
-            charge: 100 * MS,
+        let lanes = |tenants| {
+            [
+                lane(0, 0, 0, 0.5),
+                lane(0, 0, 0, 0.3),
+                lane(10_000, 100, tenants, 0.2),
+            ]
         };
-        assert_eq!(a.in_tier(), 100 * MS);
-        let heavy = Ahead {
-            own: 10_000 * MS,
-            tier: 10_100 * MS,
-            tenants: 2,
-            charge: 100 * MS,
-        };
-        assert_eq!(heavy.in_tier(), 10_100 * MS);
+        assert_eq!(ahead(&lanes(1), 2, Own::default(), 0), 100 * MS);
+        // The heavy one has its own before it, and one turn of the other each time.
+        assert_eq!(ahead(&lanes(2), 2, own(9_900), 0), 10_000 * MS);
+    }
+
+    #[test]
+    fn what_a_tenant_was_served_already_counts_as_turns_of_the_others() {
+        let lanes = [lane(0, 0, 0, 0.5), lane(0, 0, 0, 0.3), lane(5_000, 50, 4, 0.2)];
+        assert_eq!(
+            ahead(
+                &lanes,
+                2,
+                Own {
+                    work: 0,
+                    lead: 400 * MS
+                },
+                0
+            ),
+            4 * 500 * MS
+        );
     }
 
     #[test]
     fn other_tiers_count_by_weight_and_by_what_they_have() {
-        let waiting = [1_000 * MS, 10 * MS, 0];
-        let all = with_other_tiers(100 * MS, 2, waiting, [0.5, 0.3, 0.2]);
-        assert_eq!(all, (100 + 250 + 10) * MS);
+        let lanes = [lane(1_000, 10, 1, 0.5), lane(10, 1, 1, 0.3), lane(100, 1, 1, 0.2)];
+        assert_eq!(ahead(&lanes, 2, own(100), 0), (100 + 250 + 10) * MS);
+    }
+
+    #[test]
+    fn what_comes_meanwhile_takes_its_turns_too() {
+        let mut lanes = [lane(0, 0, 0, 0.5), lane(0, 0, 0, 0.3), lane(100, 1, 1, 0.2)];
+        lanes[0].inflow = 0.5;
+        assert_eq!(ahead(&lanes, 2, own(100), 0), 100 * MS);
+        assert_eq!(ahead(&lanes, 2, own(100), 200 * MS), 200 * MS);
+        assert_eq!(ahead(&lanes, 2, own(100), 10_000 * MS), 350 * MS);
     }
 }

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Controller, Decision, Ending, Profile, ProfileError, Rejection, Snapshot, Step, Ticket, Work,
+    Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection, Snapshot, Step, Ticket,
+    Work,
 };
 use holdoff_contract::{ServiceState, TaskClass, Tenant, Tier};
 use tokio::sync::{Notify, oneshot};
@@ -55,25 +56,16 @@ impl Default for Ask {
     }
 }
 
-/// Work that an empty server could not admit: the request's fault, not overload (ADM-26).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Impossible {
-    /// Its payload is larger than any task's may be.
-    #[error("the payload has {bytes} bytes; the limit is {limit}")]
-    TooLarge {
-        /// Size of the payload.
-        bytes: u64,
-        /// `max_bytes` of the profile.
-        limit: u64,
-    },
-    /// It costs more than its tenant's whole budget of queued work.
-    #[error("it is estimated at {} ms of work; the limit of queued work is {} ms", charge.as_millis(), limit.as_millis())]
-    ChargeAboveBudget {
-        /// What it would be charged.
-        charge: Duration,
-        /// `queued_work_ms` of the tenant.
-        limit: Duration,
-    },
+/// Why there is no place.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[must_use]
+pub enum Denied {
+    /// Overload: code, and when to come back.
+    #[error("refused: {}", .0.overload.code_label())]
+    Overload(Rejection),
+    /// An empty server could not admit it either: the request's fault, a validation error without a code (ADM-26).
+    #[error(transparent)]
+    Never(NeverAdmissible),
 }
 
 /// Admission for one pool of workers. A handle: clones share the pool. The time keeper ends with the last handle,
@@ -142,8 +134,8 @@ impl Admission {
     /// Decides at once. A [`Place`] is held until it is dropped or its [`Permit`] ends.
     ///
     /// # Errors
-    /// The refusal, with code and hint.
-    pub fn knock(&self, ask: &Ask) -> Result<Place, Rejection> {
+    /// The refusal with code and hint, or the limit that this work breaks on an empty server too.
+    pub fn knock(&self, ask: &Ask) -> Result<Place, Denied> {
         let mut state = self.shared.lock();
         let now = clock::now();
         let mut meters = &self.shared.meters;
@@ -160,6 +152,7 @@ impl Admission {
             bytes: ask.bytes,
             may_defer: ask.may_defer,
         };
+        state.controller.validate(&work).map_err(Denied::Never)?;
         let (ticket, predicted_wait, poll_after) = match state.controller.admit(now, work, &mut meters) {
             Decision::Accept {
                 ticket,
@@ -169,7 +162,7 @@ impl Admission {
             Decision::Reject(rejection) => {
                 meters.refused(&rejection);
                 self.shared.settle(&mut state, now);
-                return Err(rejection);
+                return Err(Denied::Overload(rejection));
             }
         };
         let (tell, told) = oneshot::channel();
@@ -193,51 +186,14 @@ impl Admission {
     ///
     /// # Errors
     /// The refusal: at the door, or while queued (expired, evicted).
-    pub fn enter(&self, ask: Ask) -> impl Future<Output = Result<Permit, Rejection>> + Send + use<> {
-        let place = self.knock(&ask);
-        async move { place?.turn().await }
+    pub fn enter(&self, ask: &Ask) -> impl Future<Output = Result<Permit, Denied>> + Send + use<> {
+        let place = self.knock(ask);
+        async move { place?.turn().await.map_err(Denied::Overload) }
     }
 
     /// What the service declares about itself.
     pub fn profile(&self) -> &Profile {
         &self.shared.profile
-    }
-
-    /// Checks whether an empty server could admit this at all (ADM-26). [`Admission::knock`] does not ask: its callers
-    /// have answers of their own for bad input.
-    ///
-    /// # Errors
-    /// The limit that it breaks.
-    pub fn check(&self, ask: &Ask) -> Result<(), Impossible> {
-        let profile = &self.shared.profile;
-        if ask.bytes > profile.max_bytes {
-            return Err(Impossible::TooLarge {
-                bytes: ask.bytes,
-                limit: profile.max_bytes,
-            });
-        }
-        let tenant = profile.tenant(ask.tenant.as_ref().map(Tenant::as_str));
-        let Some(limit) = tenant.queued_work_ms.map(Duration::from_millis) else {
-            return Ok(());
-        };
-        let charge = self.charge(ask);
-        if charge > limit {
-            Err(Impossible::ChargeAboveBudget { charge, limit })
-        } else {
-            Ok(())
-        }
-    }
-
-    /// What this would be charged by the estimates of this moment (DESIGN section 4).
-    fn charge(&self, ask: &Ask) -> Duration {
-        let snapshot = self.snapshot();
-        let named = ask.class.as_ref().map_or("other", TaskClass::as_str);
-        let find = |name: &str| snapshot.classes.iter().find(|class| class.name == name);
-        match (find(named).or_else(|| find("other")), ask.cost) {
-            (Some(class), Some(cost)) => cost.max(class.p50).min(class.p95),
-            (Some(class), None) => class.mean,
-            (None, _) => self.shared.profile.other_class().mean(),
-        }
     }
 
     /// Gauges of this moment.
@@ -323,23 +279,36 @@ const LEAST_PAUSE: Duration = Duration::from_millis(1);
 /// Ticks the controller and wakes at the next expiry, until nobody holds the admission any more.
 async fn keep_time(shared: Weak<Shared>, sooner: Arc<Notify>) {
     let mut next_tick = clock::now();
+    let mut known = ServiceState::Normal;
     loop {
-        let wake = {
+        let (wake, state) = {
             let Some(shared) = shared.upgrade() else { return };
             let mut state = shared.lock();
             let now = clock::now();
+            let mut seen = known;
             if now >= next_tick {
                 if !state.frozen {
                     state.controller.tick(now, &mut &shared.meters);
                 }
                 next_tick = now + Controller::TICK;
-                shared.meters.publish(now, &state.controller.snapshot(now));
+                let snapshot = state.controller.snapshot(now);
+                seen = snapshot.state;
+                shared.meters.publish(now, &snapshot);
             }
             shared.settle(&mut state, now);
             let expiry = state.controller.next_expiry().unwrap_or(next_tick);
             state.planned = expiry.min(next_tick).max(now + LEAST_PAUSE);
-            state.planned
+            (state.planned, seen)
         };
+        // Said without the lock: whoever reads the log must not be able to stop admission.
+        if state != known {
+            tracing::info!(
+                from = known.as_str(),
+                to = state.as_str(),
+                "admission state changed"
+            );
+            known = state;
+        }
         tokio::select! {
             () = clock::sleep_until(wake) => {}
             () = sooner.notified() => {}

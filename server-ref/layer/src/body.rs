@@ -1,4 +1,7 @@
 //! A response body that holds the permit until it has been sent: a worker that streams is a worker in use.
+//!
+//! So a client that reads slowly holds a worker; the limit on that is the server's own, on writing to a connection.
+//! A body that is whole in memory has ended for this purpose as soon as it is handed over.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -62,9 +65,9 @@ impl<B: Body> GuardBody<B> {
 fn end(permit: &mut Option<Permit>, failed: bool) {
     if let Some(permit) = permit.take() {
         if failed {
-            permit.failed()
+            permit.failed();
         } else {
-            permit.completed()
+            permit.completed();
         }
     }
 }

@@ -7,13 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use holdoff_admission::Rejection;
+use holdoff_admission::{NeverAdmissible, Rejection};
 use holdoff_contract::write::{self, Audience};
 use holdoff_contract::{Applied, Code, Overload, RequestFields, Retry, Tenant, Tier};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
 
-use crate::{Admission, Ask, Identify, Identity, Impossible, Place, RequestHead, clock};
+use crate::{Admission, Ask, Denied, Identify, Identity, Place, RequestHead, clock};
 
 /// The door: who asks, with which rights, and what they are told.
 #[derive(Clone)]
@@ -40,19 +40,10 @@ pub struct Asked {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Refusal {
-    /// Why.
-    pub why: Why,
+    /// Why; an overload has the decision's id.
+    pub why: Denied,
     audience: Audience,
     with_body: bool,
-}
-
-/// Why there is a [`Refusal`].
-#[derive(Clone, Debug, PartialEq)]
-pub enum Why {
-    /// Overload: what is said, with the decision's id.
-    Overload(Box<Overload>),
-    /// An empty server could not do it either: a validation error without a code (ADM-26).
-    Impossible(Impossible),
 }
 
 impl fmt::Debug for Gate {
@@ -124,12 +115,10 @@ impl Gate {
     /// # Errors
     /// The refusal, ready to be sent.
     pub fn admit(&self, asked: &Asked) -> Result<Place, Refusal> {
-        self.admission
-            .check(&asked.ask)
-            .map_err(|why| asked.answer(Why::Impossible(why)))?;
-        self.admission
-            .knock(&asked.ask)
-            .map_err(|rejection| asked.refusal(rejection))
+        self.admission.knock(&asked.ask).map_err(|denied| match denied {
+            Denied::Overload(rejection) => asked.refusal(rejection),
+            never @ Denied::Never(_) => asked.answer(never),
+        })
     }
 }
 
@@ -154,10 +143,10 @@ impl Asked {
             instance = overload.instance.map(tracing::field::display),
             "rejected"
         );
-        self.answer(Why::Overload(overload))
+        self.answer(Denied::Overload(Rejection { overload }))
     }
 
-    fn answer(&self, why: Why) -> Refusal {
+    fn answer(&self, why: Denied) -> Refusal {
         Refusal {
             why,
             audience: self.audience(),
@@ -180,11 +169,11 @@ impl Refusal {
     /// The whole answer: status, fields, and the body unless it is for HEAD (SRV-22).
     pub fn into_response(self) -> Response<Bytes> {
         let (status, headers, body) = match &self.why {
-            Why::Overload(overload) => {
-                let encoded = write::overload(overload, self.audience);
+            Denied::Overload(rejection) => {
+                let encoded = write::overload(&rejection.overload, self.audience);
                 (encoded.status, encoded.headers, encoded.body)
             }
-            Why::Impossible(impossible) => problem(impossible),
+            Denied::Never(never) => problem(never),
         };
         let mut response = Response::new(if self.with_body { body } else { Bytes::new() });
         *response.status_mut() = status;
@@ -194,17 +183,17 @@ impl Refusal {
 }
 
 /// A validation problem: it says what is wrong and carries nothing of the contract (SRV-18).
-fn problem(impossible: &Impossible) -> (StatusCode, HeaderMap, Bytes) {
-    let status = match impossible {
-        Impossible::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        Impossible::ChargeAboveBudget { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+fn problem(never: &NeverAdmissible) -> (StatusCode, HeaderMap, Bytes) {
+    let status = match never.field {
+        "bytes" => StatusCode::PAYLOAD_TOO_LARGE,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
     };
     let title = status.canonical_reason().unwrap_or("Invalid request");
-    // Both texts are ours: plain ASCII without quotes, so they need no escaping.
-    let body = format!(
-        r#"{{"type":"about:blank","title":"{title}","status":{},"detail":"{impossible}"}}"#,
-        status.as_u16()
-    );
+    let NeverAdmissible { field, value, limit } = never;
+    let code = status.as_u16();
+    // All of it is our own words and numbers: nothing needs escaping.
+    let head = format!(r#""type":"about:blank","title":"{title}","status":{code},"detail":"{never}""#);
+    let body = format!(r#"{{{head},"field":"{field}","value":"{value}","limit":"{limit}"}}"#);
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     (status, headers, Bytes::from(body))

@@ -6,19 +6,19 @@
 //! exactly once, whatever ends it.
 //!
 //! Three ways in, from bare to ready-made:
-//! - [`Admission`]: for workers that speak no HTTP. `admission.enter(ask).await` is a [`Permit`] or a refusal.
+//! - [`Admission`]: for workers that speak no HTTP. `admission.enter(&ask).await` is a [`Permit`] or a refusal.
 //! - [`Gate`]: for handlers that decide themselves when to ask: who is asking, with which rights, and the answer to
 //!   a refusal.
 //! - [`AdmissionLayer`]: for a tower or axum service over `http::Request`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use holdoff_admission_tower::{Admission, Ask, Impossible};
+//! use holdoff_admission_tower::{Admission, Ask, Denied};
 //!
 //! let admission = Admission::start(holdoff_admission::Profile::default(), None)?;
-//! match admission.enter(Ask::default()).await {
+//! match admission.enter(&Ask::default()).await {
 //!     Ok(permit) => permit.completed(), // do the work first, of course
-//!     Err(refusal) => println!("come back later: {:?}", refusal.overload.hint),
+//!     Err(refusal) => println!("{refusal}"),
 //! }
 //! # Ok(()) }
 //! ```
@@ -33,10 +33,10 @@ mod meters;
 mod place;
 mod service;
 
-pub use admission::{Admission, Ask, Impossible};
+pub use admission::{Admission, Ask, Denied};
 pub use body::GuardBody;
 pub use drain::{DRAIN_BYTES, DRAIN_TIME, drain};
-pub use gate::{Asked, Gate, Refusal, Why};
+pub use gate::{Asked, Gate, Refusal};
 pub use identity::{Identify, Identity, RequestHead, Tiers};
 pub use meters::SharedRecorder;
 pub use place::{Permit, Place, Run};

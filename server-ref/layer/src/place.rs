@@ -150,7 +150,8 @@ pub struct Permit {
 
 impl Permit {
     /// Runs the work, cut off at the caller's deadline: nobody waits for it after that, and a worker that goes on
-    /// is lost to those who do. Non-sheddable work is never cut: late, it still runs (DESIGN section 4).
+    /// is lost to those who do. Never cut are non-sheddable work, which runs though it is late (DESIGN section 4), and
+    /// deferred work, whose caller has an answer and left.
     pub async fn run<F: Future>(mut self, work: F) -> Run<F::Output> {
         let mut work = pin!(work);
         let seat = &mut self.seat;
@@ -160,7 +161,8 @@ impl Permit {
             seat.in_work = false;
             polled
         });
-        let output = if self.facts.tier == Tier::NonSheddable {
+        let nobody_waits = self.facts.tier == Tier::NonSheddable || self.facts.poll_after.is_some();
+        let output = if nobody_waits {
             Some(watched.await)
         } else {
             tokio::select! {

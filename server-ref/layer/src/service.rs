@@ -163,9 +163,9 @@ where
             if is_head {
                 // Its body is never sent, so nobody will say that it ended.
                 if failed {
-                    permit.failed()
+                    permit.failed();
                 } else {
-                    permit.completed()
+                    permit.completed();
                 }
                 return Ok(response.map(GuardBody::bare));
             }

@@ -198,7 +198,7 @@ impl Fixtures {
             }),
             "trust" => {
                 let token = members.identity.as_deref().filter(|name| *name != "anonymous");
-                let identity = members.rights(self.0.identities.get(token)).map_err(invalid)?;
+                let identity = members.rights(&self.0.identities.get(token)).map_err(invalid)?;
                 self.trust(token, identity);
             }
             _ => return Err(FixtureError::Unknown(name.chars().take(64).collect())),
@@ -238,7 +238,7 @@ impl Members {
     }
 
     /// What is not said stays as it is; a hop without a tenant of its own is trusted to name one.
-    fn rights(&self, old: Identity) -> Result<Identity, String> {
+    fn rights(&self, old: &Identity) -> Result<Identity, String> {
         let tenant = self
             .tenant
             .as_ref()

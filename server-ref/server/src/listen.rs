@@ -19,6 +19,8 @@ use crate::clock;
 
 /// Longest time for a request's head to arrive; an idle connection is closed after it too.
 const HEAD_TIME: Duration = Duration::from_secs(60);
+/// Most bytes buffered of a connection, and so the largest head: ten times what a caller of this contract sends.
+const BUFFER_BYTES: usize = 32 * 1024;
 /// Pause after a failed accept (out of file descriptors, say), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Longest time that open connections get to send what they are sending once the server stops.
@@ -71,7 +73,10 @@ async fn accept(
 
 async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(BUFFER_BYTES);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

@@ -1,5 +1,6 @@
 //! `holdoff-server`: the reference admission server as a program.
 
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +12,9 @@ use holdoff_server::{Server, ServerConfig};
 
 /// Exit code of a command line or configuration that cannot be used.
 const BAD_CONFIG: u8 = 2;
+/// Exit code after a second signal: 128 + SIGINT, as a shell would see it.
+#[cfg(unix)]
+const STOPPED_TWICE: i32 = 130;
 /// Largest profile that is read.
 const MAX_PROFILE_BYTES: u64 = 1 << 20;
 
@@ -59,7 +63,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Some(Command::Check { file }) => check(&file),
-        None => serve(cli.serve),
+        None => serve(&cli.serve),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -70,14 +74,14 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a program tells its user why it stops")]
+/// Says why the program stops.
 fn complain(error: &anyhow::Error) {
-    eprintln!("holdoff-server: {error:#}");
+    let _ = writeln!(std::io::stderr(), "holdoff-server: {error:#}");
 }
 
-#[expect(clippy::print_stdout, reason = "what the user asked for")]
+/// Writes what the user asked for. Nobody reads it when it fails, so there is nobody to tell.
 fn say(line: &str) {
-    println!("{line}");
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn load(file: &Path) -> anyhow::Result<ServerConfig> {
@@ -105,12 +109,13 @@ fn check(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn serve(args: Serve) -> anyhow::Result<()> {
+fn serve(args: &Serve) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&args.log)
         .with_context(|| format!("--log {:?} is not a tracing filter", args.log))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     let mut config = args
         .profile
@@ -135,17 +140,25 @@ fn serve(args: Serve) -> anyhow::Result<()> {
     })
 }
 
-/// Completes on SIGTERM or Ctrl-C. Set up before listening, so that no signal is missed.
+/// Completes on SIGTERM or Ctrl-C; a second one ends the process at once, for those who cannot wait for the drain. Set
+/// up before listening, so that no signal is missed.
 #[cfg(unix)]
 fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
+    let mut next = async move || {
         tokio::select! {
             _ = term.recv() => {}
             _ = interrupt.recv() => {}
         }
+    };
+    Ok(async move {
+        next().await;
+        tokio::spawn(async move {
+            next().await;
+            std::process::exit(STOPPED_TWICE);
+        });
     })
 }
 

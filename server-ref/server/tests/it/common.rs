@@ -60,7 +60,14 @@ impl Peer {
         };
         let running = tokio::spawn(server.run(shutdown));
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { url, client, admission, fixtures, stop, running }
+        Self {
+            url,
+            client,
+            admission,
+            fixtures,
+            stop,
+            running,
+        }
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -91,7 +98,8 @@ impl Peer {
         self.fixtures.hold_workers(true);
         let workers = self.admission.snapshot().workers;
         let held = (0..workers).map(|_| self.spawn(self.work(1))).collect();
-        self.until("all workers are busy", |snapshot| snapshot.busy == workers).await;
+        self.until("all workers are busy", |snapshot| snapshot.busy == workers)
+            .await;
         held
     }
 
@@ -115,7 +123,10 @@ impl Peer {
                 && snapshot.busy == 0
                 && snapshot.estimated_work.is_zero()
                 && snapshot.oldest_age.is_zero()
-                && snapshot.tiers.iter().all(|tier| tier.queued == 0 && tier.running == 0)
+                && snapshot
+                    .tiers
+                    .iter()
+                    .all(|tier| tier.queued == 0 && tier.running == 0)
         })
         .await;
     }
@@ -133,7 +144,11 @@ impl Peer {
 pub(crate) async fn send(request: RequestBuilder) -> Answer {
     let response = request.send().await.expect("an answer");
     let (status, headers) = (response.status(), response.headers().clone());
-    Answer { status, headers, body: response.bytes().await.expect("a body") }
+    Answer {
+        status,
+        headers,
+        body: response.bytes().await.expect("a body"),
+    }
 }
 
 /// Asserts that there is neither a signal with a code nor a hint.
@@ -149,7 +164,10 @@ impl Answer {
 
     /// The refusal, read as a caller reads it.
     pub(crate) fn overload(&self) -> Overload {
-        let options = ReadOptions { now: SystemTime::UNIX_EPOCH, compat: Compat::Off };
+        let options = ReadOptions {
+            now: SystemTime::UNIX_EPOCH,
+            compat: Compat::Off,
+        };
         let head = Head::read(self.status, &self.headers, &options);
         match head.finish(Some(&self.body)) {
             Reading::Overload(overload, malformed) => {
@@ -161,7 +179,10 @@ impl Answer {
     }
 
     pub(crate) fn code(&self) -> String {
-        self.overload().code.map(|code| code.to_string()).unwrap_or_default()
+        self.overload()
+            .code
+            .map(|code| code.to_string())
+            .unwrap_or_default()
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {

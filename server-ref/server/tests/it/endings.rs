@@ -7,9 +7,9 @@ use tokio::io::AsyncWriteExt;
 
 use crate::common::{Peer, send};
 
-/// Room for all that a test sends.
+/// Room for all that a test sends; what is deferred runs soon after.
 fn wide() -> serde_json::Value {
-    json!({"workers": 8, "queue": 2000, "thresholds": {"enter_depth": 5000}})
+    json!({"workers": 8, "queue": 2000, "hold_ms": 100, "ramp_ms": 100})
 }
 
 #[tokio::test]
@@ -28,13 +28,25 @@ async fn a_client_that_goes_away_while_running_or_queued_leaves_nothing_behind()
         stream.write_all(request.as_bytes()).await.unwrap();
         streams.push(stream);
     }
-    peer.until("one runs and two wait", |snapshot| snapshot.tickets == 3 && snapshot.busy == 1).await;
+    peer.until("one runs and two wait", |snapshot| {
+        snapshot.tickets == 3 && snapshot.busy == 1
+    })
+    .await;
     // The queued ones first: nothing of theirs may start.
     streams.truncate(1);
-    peer.until("the queued are gone", |snapshot| snapshot.tickets == 1).await;
+    peer.until("the queued are gone", |snapshot| snapshot.tickets == 1)
+        .await;
     drop(streams);
     peer.until_empty().await;
-    assert_eq!(peer.admission.snapshot().classes.iter().map(|class| class.samples).sum::<u64>(), 0);
+    assert_eq!(
+        peer.admission
+            .snapshot()
+            .classes
+            .iter()
+            .map(|class| class.samples)
+            .sum::<u64>(),
+        0
+    );
     assert_eq!(send(peer.work(1)).await.status, 200);
     peer.stop().await;
 }
@@ -73,11 +85,17 @@ async fn a_thousand_mixed_endings_leave_every_gauge_at_zero() {
     }
     let mut by_kind = std::collections::BTreeMap::new();
     for answer in sent {
-        let kind = answer.await.unwrap().map_or(0, |response| response.status().as_u16());
+        let kind = answer
+            .await
+            .unwrap()
+            .map_or(0, |response| response.status().as_u16());
         *by_kind.entry(kind).or_insert(0_u32) += 1;
     }
     peer.until_empty().await;
-    assert!(by_kind.contains_key(&200) && by_kind.contains_key(&400), "the mix is one: {by_kind:?}");
+    assert!(
+        by_kind.contains_key(&200) && by_kind.contains_key(&400),
+        "the mix is one: {by_kind:?}"
+    );
     assert_eq!(send(peer.work(1)).await.status, 200);
     peer.stop().await;
 }

@@ -13,11 +13,19 @@ async fn set(peer: &Peer, name: &str, members: serde_json::Value) {
 #[tokio::test]
 async fn a_forced_reject_is_sent_to_the_next_requests_exactly_as_told() {
     let peer = Peer::start(json!({})).await;
-    set(&peer, "force_reject", json!({"code": "queue_full", "after_ms": 1500, "max_ms": 1900, "count": 2})).await;
+    set(
+        &peer,
+        "force_reject",
+        json!({"code": "queue_full", "after_ms": 1500, "max_ms": 1900, "count": 2}),
+    )
+    .await;
     for _ in 0..2 {
         let answer = send(peer.work(1)).await;
         assert_eq!(answer.status, 503);
-        assert_eq!((answer.header("retry-after"), answer.header("retry-after-ms")), ("2", "1500"));
+        assert_eq!(
+            (answer.header("retry-after"), answer.header("retry-after-ms")),
+            ("2", "1500")
+        );
         let signal = "v=1, code=queue_full, retry=after, applied=no, after=1500, max=1900";
         assert_eq!(answer.header("overload-signal"), signal);
         assert_eq!(answer.json()["retry_after_ms"], 1500);
@@ -30,7 +38,8 @@ async fn a_forced_reject_is_sent_to_the_next_requests_exactly_as_told() {
 async fn every_code_of_the_registry_can_be_forced_with_its_status() {
     let peer = Peer::start(json!({})).await;
     for code in holdoff_contract::Code::REGISTERED {
-        let members = json!({"code": code.as_str(), "after_ms": 200, "max_ms": 300, "id": "7", "cmd": "fixture"});
+        let members =
+            json!({"code": code.as_str(), "after_ms": 200, "max_ms": 300, "id": "7", "cmd": "fixture"});
         peer.fixtures.apply("force_reject", &members).unwrap();
         let answer = send(peer.work(1)).await;
         assert_eq!(answer.status.as_u16(), code.status().as_u16(), "{code}");
@@ -57,10 +66,14 @@ async fn drain_refuses_new_work_and_finishes_the_old() {
 async fn a_frozen_controller_is_stale_and_recovers_by_itself() {
     let peer = Peer::start(json!({})).await;
     set(&peer, "freeze_controller", json!({"on": true})).await;
-    peer.until("its data is old", |snapshot| snapshot.staleness.as_millis() > 600).await;
+    peer.until("its data is old", |snapshot| snapshot.staleness.as_millis() > 600)
+        .await;
     assert_eq!(send(peer.work(1)).await.code(), "controller_stale");
     set(&peer, "freeze_controller", json!({"on": false})).await;
-    peer.until("its data is fresh", |snapshot| snapshot.staleness.as_millis() < 200).await;
+    peer.until("its data is fresh", |snapshot| {
+        snapshot.staleness.as_millis() < 200
+    })
+    .await;
     assert_eq!(send(peer.work(1)).await.status, 200);
     peer.stop().await;
 }
@@ -70,7 +83,10 @@ async fn degraded_successes_say_so() {
     let peer = Peer::start(json!({})).await;
     set(&peer, "degraded", json!({})).await;
     let answer = send(peer.work(1)).await;
-    assert_eq!((answer.status.as_u16(), answer.header("overload-signal")), (200, "v=1, degraded"));
+    assert_eq!(
+        (answer.status.as_u16(), answer.header("overload-signal")),
+        (200, "v=1, degraded")
+    );
     set(&peer, "degraded", json!({"on": false})).await;
     assert_eq!(send(peer.work(1)).await.header("overload-signal"), "");
     peer.stop().await;
@@ -79,11 +95,24 @@ async fn degraded_successes_say_so() {
 #[tokio::test]
 async fn trust_gives_a_token_or_everybody_rights() {
     let peer = Peer::start(json!({})).await;
-    set(&peer, "trust", json!({"identity": "tok", "tiers": ["critical"], "tenant": "a"})).await;
+    set(
+        &peer,
+        "trust",
+        json!({"identity": "tok", "tiers": ["critical"], "tenant": "a"}),
+    )
+    .await;
     set(&peer, "force_state", json!({"state": "congested"})).await;
-    let mine = peer.work(1).bearer_auth("tok").header("overload-tier", "critical");
+    let mine = peer
+        .work(1)
+        .bearer_auth("tok")
+        .header("overload-tier", "critical");
     assert_eq!(send(mine).await.json()["tier"], "critical");
-    set(&peer, "trust", json!({"identity": null, "tiers": ["critical", "deferrable"]})).await;
+    set(
+        &peer,
+        "trust",
+        json!({"identity": null, "tiers": ["critical", "deferrable"]}),
+    )
+    .await;
     let anybody = peer.work(1).header("overload-tier", "critical");
     assert_eq!(send(anybody).await.json()["tier"], "critical");
     peer.stop().await;
@@ -101,7 +130,10 @@ async fn a_fixture_that_cannot_be_set_is_named() {
     ] {
         let answer = send(peer.post(&format!("/fixtures/{name}"), &members)).await;
         assert_eq!(answer.status, 422, "{name}");
-        assert!(answer.json()["detail"].as_str().unwrap().contains(words), "{name}: {answer:?}");
+        assert!(
+            answer.json()["detail"].as_str().unwrap().contains(words),
+            "{name}: {answer:?}"
+        );
     }
     peer.stop().await;
 }
@@ -117,7 +149,11 @@ async fn without_the_switch_there_are_no_fixtures() {
     let url = server.url();
     let running = tokio::spawn(server.run(std::future::pending()));
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let answer = client.request(Method::POST, format!("{url}/fixtures/drain")).send().await.unwrap();
+    let answer = client
+        .request(Method::POST, format!("{url}/fixtures/drain"))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 404);
     running.abort();
 }

@@ -11,7 +11,11 @@ use crate::common::{Peer, assert_no_overload, send};
 async fn each_mistake_in_a_task_is_named_overloaded_or_not() {
     let peer = Peer::start(json!({"queue": 0})).await;
     for overloaded in [false, true] {
-        let held = if overloaded { peer.occupy().await } else { Vec::new() };
+        let held = if overloaded {
+            peer.occupy().await
+        } else {
+            Vec::new()
+        };
         for (body, status, words) in [
             ("{", 400, "not JSON"),
             ("", 400, "not JSON"),
@@ -24,11 +28,16 @@ async fn each_mistake_in_a_task_is_named_overloaded_or_not() {
             (r#"{"class": 7}"#, 422, "class is 7"),
             (r#"{"klass": "t"}"#, 422, "klass"),
         ] {
-            let request = peer.request(Method::POST, "/v1/work").header("content-type", "application/json");
+            let request = peer
+                .request(Method::POST, "/v1/work")
+                .header("content-type", "application/json");
             let answer = send(request.body(body)).await;
             assert_eq!(answer.status, status, "{body:?} {answer:?}");
             assert_eq!(answer.header("content-type"), "application/problem+json");
-            assert!(answer.json()["detail"].as_str().unwrap().contains(words), "{body:?} {answer:?}");
+            assert!(
+                answer.json()["detail"].as_str().unwrap().contains(words),
+                "{body:?} {answer:?}"
+            );
             assert_no_overload(&answer);
         }
         peer.fixtures.hold_workers(false);
@@ -43,7 +52,9 @@ async fn each_mistake_in_a_task_is_named_overloaded_or_not() {
 #[tokio::test]
 async fn a_mistake_found_while_it_holds_a_place_gives_the_place_back() {
     let peer = Peer::start(json!({})).await;
-    let request = peer.request(Method::POST, "/v1/work").header("content-type", "application/json");
+    let request = peer
+        .request(Method::POST, "/v1/work")
+        .header("content-type", "application/json");
     let answer = send(request.header("overload-task-class", "t").body("{")).await;
     assert_eq!(answer.status, 400);
     peer.until_empty().await;
@@ -53,7 +64,10 @@ async fn a_mistake_found_while_it_holds_a_place_gives_the_place_back() {
 #[tokio::test]
 async fn media_type_size_route_and_method_have_their_own_answers() {
     let peer = Peer::start(json!({"server": {"max_body_bytes": 1000}})).await;
-    let text = peer.request(Method::POST, "/v1/work").header("content-type", "text/plain").body("{}");
+    let text = peer
+        .request(Method::POST, "/v1/work")
+        .header("content-type", "text/plain")
+        .body("{}");
     let large = peer.post("/v1/work", &json!({"payload": "x".repeat(2000)}));
     for (request, status, words) in [
         (text, 415, "application/json"),
@@ -63,9 +77,21 @@ async fn media_type_size_route_and_method_have_their_own_answers() {
     ] {
         let answer = send(request).await;
         assert_eq!(answer.status, status, "{answer:?}");
-        assert!(answer.json()["detail"].as_str().unwrap().contains(words), "{answer:?}");
+        assert!(
+            answer.json()["detail"].as_str().unwrap().contains(words),
+            "{answer:?}"
+        );
         assert_no_overload(&answer);
     }
+    peer.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_beyond_the_limit_is_refused_without_ending_the_server() {
+    let peer = Peer::start(json!({})).await;
+    let answer = send(peer.work(1).header("x-large", "x".repeat(60_000))).await;
+    assert_eq!(answer.status, 431);
+    assert_eq!(send(peer.work(1)).await.status, 200);
     peer.stop().await;
 }
 
@@ -92,7 +118,9 @@ async fn malformed_contract_fields_are_as_if_absent() {
 async fn a_refusal_is_readable_while_the_client_is_still_sending() {
     let peer = Peer::start(json!({})).await;
     peer.fixtures.drain();
-    let mut stream = tokio::net::TcpStream::connect(peer.url.trim_start_matches("http://")).await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(peer.url.trim_start_matches("http://"))
+        .await
+        .unwrap();
     let head = format!(
         "POST /v1/work HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nOverload-Task-Class: t\r\n\
          Content-Length: {}\r\n\r\n",
@@ -104,7 +132,10 @@ async fn a_refusal_is_readable_while_the_client_is_still_sending() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     let answer = String::from_utf8_lossy(&answer);
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("code=draining"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 503") && answer.contains("code=draining"),
+        "{answer}"
+    );
     assert!(answer.trim_end().ends_with('}'), "the whole body came: {answer}");
     peer.stop().await;
 }

@@ -33,7 +33,10 @@ async fn a_task_goes_through_queued_running_and_done() {
     let (first, second) = (submit(&peer, &task).await, submit(&peer, &task).await);
     for accepted in [&first, &second] {
         assert_eq!(accepted.status, 202);
-        assert!(accepted.header("location").starts_with("/v1/tasks/"), "{accepted:?}");
+        assert!(
+            accepted.header("location").starts_with("/v1/tasks/"),
+            "{accepted:?}"
+        );
         assert_ne!(accepted.header("retry-after"), "");
     }
     let running = until(&peer, first.header("location"), &["running"]).await;
@@ -58,8 +61,16 @@ async fn a_task_that_panics_has_failed_and_one_that_is_too_late_has_expired() {
     until(&peer, failing.header("location"), &["failed"]).await;
     peer.fixtures.hold_workers(true);
     let body = json!({"class": "t", "duration_ms": 1});
-    let running = send(peer.post("/v1/tasks", &body).header("overload-deadline-ms", "200")).await;
-    let queued = send(peer.post("/v1/tasks", &body).header("overload-deadline-ms", "400")).await;
+    let running = send(
+        peer.post("/v1/tasks", &body)
+            .header("overload-deadline-ms", "200"),
+    )
+    .await;
+    let queued = send(
+        peer.post("/v1/tasks", &body)
+            .header("overload-deadline-ms", "400"),
+    )
+    .await;
     for accepted in [&running, &queued] {
         let expired = until(&peer, accepted.header("location"), &["expired"]).await;
         assert_eq!(expired.json()["code"], "deadline_expired");
@@ -101,12 +112,18 @@ async fn ended_tasks_are_kept_up_to_a_limit() {
 
 #[tokio::test]
 async fn while_congested_a_task_is_deferred_and_runs_when_that_is_over() {
-    let peer = Peer::start(json!({})).await;
-    peer.fixtures.force_state(Some(holdoff_contract::ServiceState::Congested));
+    let peer = Peer::start(json!({"hold_ms": 100, "ramp_ms": 100})).await;
+    peer.fixtures
+        .force_state(Some(holdoff_contract::ServiceState::Congested));
     let accepted = submit(&peer, &json!({"class": "t", "duration_ms": 1})).await;
     assert_eq!(accepted.status, 202);
     assert!(Advice::read(&accepted.headers).deferred, "{accepted:?}");
-    assert_eq!(until(&peer, accepted.header("location"), &["queued"]).await.status, 200);
+    assert_eq!(
+        until(&peer, accepted.header("location"), &["queued"])
+            .await
+            .status,
+        200
+    );
     peer.fixtures.force_state(None);
     until(&peer, accepted.header("location"), &["done"]).await;
     peer.until_empty().await;
@@ -116,21 +133,67 @@ async fn while_congested_a_task_is_deferred_and_runs_when_that_is_over() {
 #[tokio::test]
 async fn while_shedding_a_deferrable_task_is_refused_at_the_door() {
     let peer = Peer::start(json!({})).await;
-    peer.fixtures.force_state(Some(holdoff_contract::ServiceState::Shedding));
-    let held = peer.occupy().await;
+    peer.fixtures
+        .force_state(Some(holdoff_contract::ServiceState::Shedding));
     let refused = submit(&peer, &json!({"class": "t", "duration_ms": 1})).await;
     assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(
+        matches!(refused.code().as_str(), "tier_shed" | "tier_budget_exhausted"),
+        "{refused:?}"
+    );
     assert_eq!(refused.header("location"), "");
-    peer.fixtures.hold_workers(false);
-    drop(held);
-    peer.fixtures.force_state(None);
     peer.stop().await;
 }
 
 #[tokio::test]
 async fn a_bad_task_is_refused_before_it_has_a_location() {
     let peer = Peer::start(json!({})).await;
-    let answer = send(peer.request(Method::POST, "/v1/tasks").header("content-type", "application/json").body("{")).await;
+    let answer = send(
+        peer.request(Method::POST, "/v1/tasks")
+            .header("content-type", "application/json")
+            .body("{"),
+    )
+    .await;
     assert_eq!((answer.status.as_u16(), answer.header("location")), (400, ""));
+    peer.stop().await;
+}
+
+#[tokio::test]
+async fn a_repeated_key_is_one_task_and_another_payload_is_refused() {
+    let peer = Peer::start(json!({"identities": {"tok": {"tenant": "a"}}})).await;
+    peer.fixtures.hold_workers(true);
+    let body = json!({"class": "t", "duration_ms": 1, "payload": "one"});
+    let keyed = |body: &Value| peer.post("/v1/tasks", body).header("idempotency-key", "\"k-1\"");
+    let together: Vec<_> = (0..5)
+        .map(|_| peer.spawn(keyed(&body).header("overload-task-class", "t")))
+        .collect();
+    let mut locations = std::collections::BTreeSet::new();
+    for answer in together {
+        let answer = answer.await.unwrap();
+        assert_eq!(answer.status, 202, "{answer:?}");
+        locations.insert(answer.header("location").to_owned());
+    }
+    assert_eq!(locations.len(), 1, "one task: {locations:?}");
+    peer.until("the others gave their places back", |snapshot| {
+        snapshot.tickets == 1
+    })
+    .await;
+    let other = send(keyed(&json!({"class": "t", "payload": "two"}))).await;
+    assert_eq!(other.status, 422);
+    assert_no_overload(&other);
+    let somebody_else = send(keyed(&body).bearer_auth("tok")).await;
+    assert!(
+        !locations.contains(somebody_else.header("location")),
+        "a key is its tenant's own"
+    );
+    peer.fixtures.hold_workers(false);
+    let location = locations.pop_first().unwrap();
+    until(&peer, &location, &["done"]).await;
+    let after = send(keyed(&body).header("overload-task-class", "t")).await;
+    assert_eq!(
+        (after.header("location"), after.json()["state"].as_str()),
+        (location.as_str(), Some("done"))
+    );
+    peer.until_empty().await;
     peer.stop().await;
 }

@@ -6,15 +6,24 @@ use crate::common::{Peer, send};
 
 /// The series of a scrape, without their values.
 fn series(page: &str) -> Vec<&str> {
-    let lines = page.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    lines.filter_map(|line| line.rsplit_once(' ').map(|(series, _)| series)).collect()
+    let lines = page
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines
+        .filter_map(|line| line.rsplit_once(' ').map(|(series, _)| series))
+        .collect()
 }
 
 #[tokio::test]
 async fn the_six_names_are_there_and_the_labels_are_from_closed_sets() {
     let peer = Peer::start(json!({"identities": {"tok": {"tenant": "secret-tenant"}}})).await;
     assert_eq!(send(peer.work(1).bearer_auth("tok")).await.status, 200);
-    assert_eq!(send(peer.work(1).header("overload-deadline-ms", "0")).await.status, 503);
+    assert_eq!(
+        send(peer.work(1).header("overload-deadline-ms", "0"))
+            .await
+            .status,
+        503
+    );
     peer.until_empty().await;
     let page = peer.metrics().await;
     for line in [
@@ -34,7 +43,10 @@ async fn the_six_names_are_there_and_the_labels_are_from_closed_sets() {
         "overload_prediction_error_seconds_count 1",
         "overload_shed_rate ",
     ] {
-        assert!(page.lines().any(|found| found.starts_with(line)), "{line} is missing in\n{page}");
+        assert!(
+            page.lines().any(|found| found.starts_with(line)),
+            "{line} is missing in\n{page}"
+        );
     }
     assert!(!page.contains("secret-tenant"), "{page}");
     peer.stop().await;
@@ -56,7 +68,10 @@ async fn callers_and_classes_without_end_add_no_series() {
     peer.until_empty().await;
     let page = peer.metrics().await;
     // A first refusal of a kind adds its own decision; callers and classes add nothing.
-    let decisions = series(&page).iter().filter(|name| name.starts_with("agent_admission_total")).count();
+    let decisions = series(&page)
+        .iter()
+        .filter(|name| name.starts_with("agent_admission_total"))
+        .count();
     assert!(series(&page).len() <= before + decisions + 40, "{page}");
     assert!(!page.contains("tenant-") && !page.contains("class-"), "{page}");
     peer.stop().await;
@@ -65,10 +80,14 @@ async fn callers_and_classes_without_end_add_no_series() {
 #[tokio::test]
 async fn a_change_of_state_is_counted() {
     let peer = Peer::start(json!({})).await;
-    peer.fixtures.force_state(Some(holdoff_contract::ServiceState::Shedding));
+    peer.fixtures
+        .force_state(Some(holdoff_contract::ServiceState::Shedding));
     let page = peer.metrics().await;
     assert!(page.contains(r#"overload_state{state="shedding"} 1"#), "{page}");
-    assert!(page.contains(r#"overload_transitions_total{from="normal",to="shedding"} 1"#), "{page}");
+    assert!(
+        page.contains(r#"overload_transitions_total{from="normal",to="shedding"} 1"#),
+        "{page}"
+    );
     peer.stop().await;
 }
 
