@@ -463,7 +463,7 @@ impl Controller {
         let depth = (0..BACKLOG).map(|lane| self.queues.len(lane)).sum();
         let bound = self.bounds.wait[Tier::Deferrable.index()];
         let work = (0..BACKLOG).map(|lane| self.queues.lane_work(lane)).sum();
-        let wait = self.pool.wait(now, Tier::Critical, true, work);
+        let wait = self.pool.residuals(now, Tier::Critical, true).fill(work);
         let pressed = std::mem::take(&mut self.pressed) || depth > 0;
         let change = self
             .machine

@@ -116,15 +116,18 @@ impl Controller {
     fn predict(&self, ask: &Ask) -> Nanos {
         let lane = ask.tier.index();
         let tenant = &self.tenants[ask.tenant.0];
-        let borrow = self.may_borrow(ask.class);
         let lanes = [0, 1, 2].map(|lane| self.queues.seen(lane, self.bounds.weights[lane]));
         let own = self.queues.own(tenant, lane);
+        let workers = self.pool.residuals(ask.now, ask.tier, self.may_borrow(ask.class));
         // What comes while it waits depends on how long it waits; a few rounds are enough.
-        let mut wait = 0;
+        let (mut wait, mut work) = (0, Nanos::MAX);
         for _ in 0..ROUNDS {
-            wait = self
-                .pool
-                .wait(ask.now, ask.tier, borrow, ahead(&lanes, lane, own, wait));
+            let more = ahead(&lanes, lane, own, wait);
+            if more == work {
+                break;
+            }
+            work = more;
+            wait = workers.fill(work);
         }
         if tenant.active_limit >= self.pool.workers || tenant.running + tenant.lanes[lane].len == 0 {
             return wait;
