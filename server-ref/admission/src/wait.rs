@@ -53,6 +53,7 @@ pub(crate) struct Residuals {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "lives on the stack for one decision")]
 enum Kind {
     /// Each residual.
     Exact([Nanos; EXACT]),

@@ -1,6 +1,8 @@
 //! Three times its capacity, with callers that obey their windows: most of the capacity does work in time, and when the
 //! load ends so does the overload.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test helper fails the test")]
+
 mod common;
 
 use std::cmp::Reverse;
