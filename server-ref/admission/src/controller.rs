@@ -150,6 +150,12 @@ impl Controller {
                 poll_after: Duration::from_nanos(poll_after),
             };
         }
+        if ask.tier == Tier::Critical {
+            let (rate, burst) = self.critical_share(&ask);
+            self.tenants[ask.tenant.0]
+                .critical
+                .take(now, ask.charge, rate, burst);
+        }
         let ticket = self.enqueue(&ask, ask.tier.index());
         if found.probe {
             self.classes[usize::from(ask.class.0)].last_probe = now;

@@ -19,6 +19,8 @@ const ROUNDS: u32 = 3;
 const TENANT_FROM: f64 = 0.1;
 /// Share of W times capacity that the tenants divide.
 const TENANT_SHARE: f64 = 0.7;
+/// Critical work of a tenant that may come at once, as time at its share.
+const CRITICAL_BURST: Nanos = 1_000_000_000;
 /// A tenant may always have this many tasks' work waiting.
 const TENANT_LEAST: f64 = 1.5;
 /// Share of the pool's work that a class in slow start may have waiting.
@@ -240,6 +242,13 @@ impl Controller {
         }
         // Alone, a tenant takes nobody's share; the wait bound holds it.
         let tenants = self.tenants.active();
+        if ask.tier == Tier::Critical && tenants > 1 {
+            let (rate, burst) = self.critical_share(ask);
+            if !tenant.critical.holds(ask.now, ask.charge, rate, burst) {
+                found.own(Code::TenantLimit);
+                return;
+            }
+        }
         let bound = self.bounds.wait[ask.tier.index()] as f64;
         if tenants > 1 && ask.wait as f64 > TENANT_FROM * bound {
             let mean = self.classes[usize::from(ask.class.0)].times.mean as f64;
@@ -248,6 +257,19 @@ impl Controller {
                 found.own(Code::TenantLimit);
             }
         }
+    }
+
+    /// A tenant's share of the critical tier while others wait, in workers, and how much of it may come at once: else one
+    /// tenant that calls everything critical has the others' capacity.
+    pub(crate) fn critical_share(&self, ask: &Ask) -> (f64, Nanos) {
+        let weights = self.bounds.weights;
+        let share = weights[Tier::Critical.index()] / weights.iter().sum::<f64>();
+        let rate = share * f64::from(self.pool.effective) / f64::from(self.tenants.active());
+        let p95 = self.classes[usize::from(ask.class.0)].times.p95;
+        (
+            rate,
+            p95.saturating_mul(2).max((rate * CRITICAL_BURST as f64) as Nanos),
+        )
     }
 
     fn judge_tier(&self, ask: &Ask, found: &mut Findings) {
