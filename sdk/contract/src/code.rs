@@ -200,9 +200,13 @@ impl FromStr for Code {
         let bytes = s.as_bytes();
         let fits = (2..=MAX_CODE_BYTES).contains(&bytes.len())
             && bytes[0].is_ascii_lowercase()
-            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_');
+            && bytes
+                .iter()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_');
         if !fits {
-            return Err(InvalidCode { value: s.chars().take(64).collect() });
+            return Err(InvalidCode {
+                value: s.chars().take(64).collect(),
+            });
         }
         let known = Self::REGISTERED.iter().find(|code| code.as_str() == s);
         Ok(known.cloned().unwrap_or_else(|| Self::Other(OtherCode(s.into()))))
@@ -223,7 +227,16 @@ mod tests {
     #[test]
     fn unknown_codes_are_kept_and_malformed_ones_refused() {
         assert_eq!("x_mine".parse::<Code>().unwrap().as_str(), "x_mine");
-        for bad in ["", "q", "Queue_full", "queue-full", "1abc", "q\r\n", "é_code", &"a".repeat(64)] {
+        for bad in [
+            "",
+            "q",
+            "Queue_full",
+            "queue-full",
+            "1abc",
+            "q\r\n",
+            "é_code",
+            &"a".repeat(64),
+        ] {
             assert!(bad.parse::<Code>().is_err(), "{bad:?}");
         }
     }

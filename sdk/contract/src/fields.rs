@@ -4,9 +4,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sfv::{BareItem, Item, ItemSerializer, Parser, RefBareItem, StringRef, TokenRef};
 
 use crate::Tier;
+use crate::limits::{MAX_DEADLINE, MAX_FIELD_BYTES};
 
 /// The names of the contract's fields, in the lower case that `http` wants.
 pub mod header {
@@ -45,7 +47,11 @@ pub struct InvalidField {
 }
 
 fn invalid(field: &'static str, value: &str, limit: &'static str) -> InvalidField {
-    InvalidField { field, value: value.chars().take(64).collect(), limit }
+    InvalidField {
+        field,
+        value: value.chars().take(64).collect(),
+        limit,
+    }
 }
 
 macro_rules! text_field {
@@ -160,13 +166,103 @@ impl RequestFields {
     /// Reads the fields; a malformed one is absent (section 3, SRQ-01, SRQ-05, SRQ-09). A deadline, cost or attempt
     /// above its limit is clamped to it.
     pub fn read(headers: &HeaderMap) -> Self {
-        let _ = headers;
-        unimplemented!("contract helper")
+        let integer = |name| item(headers, &name).and_then(|value| value.as_integer());
+        let duration = |name| {
+            let ms = u64::try_from(i64::from(integer(name)?)).ok()?;
+            Some(Duration::from_millis(ms).min(MAX_DEADLINE))
+        };
+        let token =
+            |name| item(headers, &name).and_then(|value| value.as_token().map(|t| t.as_str().to_owned()));
+        let attempt =
+            integer(header::OVERLOAD_ATTEMPT).and_then(|number| u64::try_from(i64::from(number)).ok());
+        Self {
+            deadline: duration(header::OVERLOAD_DEADLINE_MS),
+            tier: token(header::OVERLOAD_TIER).and_then(|tier| tier.parse().ok()),
+            task_class: token(header::OVERLOAD_TASK_CLASS).and_then(|class| TaskClass::new(class).ok()),
+            tenant: item(headers, &header::OVERLOAD_TENANT)
+                .and_then(|value| Tenant::new(value.as_string()?.as_str()).ok()),
+            attempt: attempt
+                .filter(|number| *number > 0)
+                .map(|number| Attempt::saturating(u32::try_from(number).unwrap_or(u32::MAX))),
+            cost: duration(header::OVERLOAD_COST_MS),
+            idempotency_key: key(headers),
+        }
     }
 
-    /// Sets every field that has a value, and removes the others, replacing what stood there.
+    /// Sets every field that has a value, and removes the others, replacing what stood there. Durations are written
+    /// as whole milliseconds, rounded down: a deadline must not grow.
     pub fn write(&self, headers: &mut HeaderMap) {
-        let _ = headers;
-        unimplemented!("contract helper")
+        let ms = |duration: Duration| serialized(whole_ms(duration));
+        let token = |text: &str| TokenRef::from_str(text).ok().map(serialized);
+        let string = |text: &str| StringRef::from_str(text).ok().map(serialized);
+        let values = [
+            (header::OVERLOAD_DEADLINE_MS, self.deadline.map(ms)),
+            (
+                header::OVERLOAD_TIER,
+                self.tier.and_then(|tier| token(tier.as_str())),
+            ),
+            (
+                header::OVERLOAD_TASK_CLASS,
+                self.task_class.as_ref().and_then(|class| token(class.as_str())),
+            ),
+            (
+                header::OVERLOAD_TENANT,
+                self.tenant.as_ref().and_then(|tenant| string(tenant.as_str())),
+            ),
+            (
+                header::OVERLOAD_ATTEMPT,
+                self.attempt.map(|attempt| serialized(attempt.get())),
+            ),
+            (header::OVERLOAD_COST_MS, self.cost.map(ms)),
+            (
+                header::IDEMPOTENCY_KEY,
+                self.idempotency_key.as_ref().and_then(|key| string(key.as_str())),
+            ),
+        ];
+        for (name, value) in values {
+            // A serialized Item is printable ASCII, so it always is a header value.
+            match value.and_then(|text| HeaderValue::try_from(text).ok()) {
+                Some(value) => drop(headers.insert(name, value)),
+                None => drop(headers.remove(name)),
+            }
+        }
     }
+}
+
+fn serialized<'a>(value: impl Into<RefBareItem<'a>>) -> String {
+    ItemSerializer::new().bare_item(value).finish()
+}
+
+/// Rounded down and within the limit of section 3, which fits in 32 bits.
+fn whole_ms(duration: Duration) -> u32 {
+    u32::try_from(duration.min(MAX_DEADLINE).as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The value of a field that came exactly once.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut lines = headers.get_all(name).iter();
+    lines.next().filter(|_| lines.next().is_none())
+}
+
+/// The RFC 9651 Item in a field that came exactly once; its parameters are ignored (VER-02).
+fn item(headers: &HeaderMap, name: &HeaderName) -> Option<BareItem> {
+    let value = only(headers, name).filter(|value| value.len() <= MAX_FIELD_BYTES)?;
+    Parser::new(value.as_bytes())
+        .parse::<Item>()
+        .ok()
+        .map(|item| item.bare_item)
+}
+
+/// A String Item, or the bare value that many callers send: all of the line, as long as it cannot be taken for a
+/// String that is broken or for a list of two keys.
+fn key(headers: &HeaderMap) -> Option<IdempotencyKey> {
+    let text = only(headers, &header::IDEMPOTENCY_KEY)?
+        .to_str()
+        .ok()?
+        .trim_matches([' ', '\t']);
+    if text.starts_with('"') {
+        let quoted = item(headers, &header::IDEMPOTENCY_KEY)?;
+        return IdempotencyKey::new(quoted.as_string()?.as_str()).ok();
+    }
+    IdempotencyKey::new(text).ok().filter(|_| !text.contains(','))
 }

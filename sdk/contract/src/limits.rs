@@ -28,3 +28,18 @@ pub const MAX_TENANT_BYTES: usize = 128;
 pub const MAX_KEY_BYTES: usize = 255;
 /// Longest code: a letter and up to 62 more (section 1).
 pub const MAX_CODE_BYTES: usize = 63;
+/// Lines of one response field that we look at; further lines count as one malformed source. No honest server
+/// sends more than a few, and the work on a hostile head must stay small.
+pub const MAX_FIELD_LINES: usize = 32;
+/// Bytes of one response field, over all its lines, that we look at: as much as of a body. Further lines count as
+/// one malformed source; an `Overload-Signal` above it is ignored whole.
+pub const MAX_FIELD_BYTES: usize = 65_536;
+/// Unknown v=1 signal keys, and as many unknown body members, that we keep for relays (INT-17).
+pub const MAX_EXTENSIONS: usize = 16;
+/// Bytes of an `origin` or of an unknown key's or member's text that we keep or write.
+pub const MAX_NAME_BYTES: usize = 64;
+/// Bytes of `detail` that we keep, and of its JSON text that we write: it leaves room in
+/// [`MAX_BODY_WRITTEN`] for everything else.
+pub const MAX_DETAIL_BYTES: usize = 1024;
+/// Quotas in one `RateLimit` field that we write.
+pub const MAX_QUOTAS: usize = 8;

@@ -1,5 +1,6 @@
 //! The one value that both sides share.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::{Applied, Code, Retry, Scope, ServiceState, Tier};
@@ -77,13 +78,22 @@ impl Hint {
     }
 }
 
-/// A key or member of contract version 1 that this version does not know, kept for relays (INT-17).
-#[derive(Clone, Debug, PartialEq)]
+/// A signal key of contract version 1 that this version does not know, kept for relays (INT-17).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extension {
     /// The dictionary key.
     pub key: String,
     /// Its member as it stood in the signal, serialized by RFC 9651 (value and parameters, without the key).
     pub member: String,
+}
+
+/// A body member of contract version 1 that this version does not know, kept for relays (INT-17).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyMember {
+    /// The member's name.
+    pub name: String,
+    /// Its value as JSON text.
+    pub json: String,
 }
 
 /// A quota for `RateLimit` and `RateLimit-Policy`, sent with `rate_limited` (SRV-23,
@@ -126,7 +136,8 @@ pub struct Overload {
     pub tier: Option<Tier>,
     /// Hops towards the dependency that decided, 0..=16.
     pub hop: u8,
-    /// A sentence for humans. Peer text when read: escape it before logging (SEC-04).
+    /// A sentence for humans, cut to [`crate::limits::MAX_DETAIL_BYTES`]. Peer text when read: escape it before
+    /// logging, as `Display` does (SEC-04).
     pub detail: Option<String>,
     /// Id of the decision, for logs.
     pub instance: Option<uuid::Uuid>,
@@ -136,10 +147,13 @@ pub struct Overload {
     pub predicted_wait: Option<Duration>,
     /// Logical name of the service that decided, hop > 0; written to trusted callers only.
     pub origin: Option<String>,
-    /// With `rate_limited`: the quotas to publish.
+    /// With `rate_limited`: the quotas to publish, at most [`crate::limits::MAX_QUOTAS`]. An exhausted one makes the
+    /// hint at least as long as its reset (SRV-23).
     pub quotas: Vec<PolicyQuota>,
     /// Unknown v=1 signal keys, at most 16, kept for relays.
     pub extensions: Vec<Extension>,
+    /// Unknown v=1 body members, at most 16, kept for relays.
+    pub members: Vec<BodyMember>,
 }
 
 impl Overload {
@@ -162,6 +176,7 @@ impl Overload {
             origin: None,
             quotas: Vec::new(),
             extensions: Vec::new(),
+            members: Vec::new(),
         }
     }
 
@@ -170,10 +185,56 @@ impl Overload {
     pub fn code_label(&self) -> &'static str {
         match &self.code {
             None => "none",
-            Some(code) => Code::REGISTERED.iter().find(|known| *known == code).map_or("other", |known| {
-                // REGISTERED is 'static, so its text is too.
-                known.as_str()
-            }),
+            Some(code) => Code::REGISTERED
+                .iter()
+                .find(|known| *known == code)
+                .map_or("other", |known| {
+                    // REGISTERED is 'static, so its text is too.
+                    known.as_str()
+                }),
         }
     }
 }
+
+/// One line, safe to log: what a peer wrote is cut and escaped to printable ASCII (SEC-04).
+impl fmt::Display for Overload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = self.code.as_ref().map_or("no_code", Code::as_str);
+        write!(
+            f,
+            "{} {code} retry={} applied={}",
+            self.status.as_u16(),
+            self.retry,
+            self.applied
+        )?;
+        match self.hint {
+            Hint::Absent => {}
+            Hint::After { delay, .. } => write!(f, " after={}ms", delay.as_millis())?,
+            Hint::Window { delay, max } => {
+                write!(f, " after={}ms max={}ms", delay.as_millis(), max.as_millis())?;
+            }
+        }
+        if self.scope != Scope::Request {
+            write!(f, " scope={}", self.scope)?;
+        }
+        if let Some(tier) = self.tier {
+            write!(f, " tier={tier}")?;
+        }
+        if self.hop > 0 {
+            write!(f, " hop={}", self.hop)?;
+        }
+        for (name, text) in [("origin", &self.origin), ("detail", &self.detail)] {
+            if let Some(text) = text {
+                write!(f, " {name}=\"")?;
+                text.chars()
+                    .take(MAX_LOGGED_CHARS)
+                    .try_for_each(|c| write!(f, "{}", c.escape_default()))?;
+                f.write_str("\"")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Characters of a peer's text in a log line: enough to recognise it.
+const MAX_LOGGED_CHARS: usize = 200;

@@ -145,6 +145,9 @@ mod tests {
             assert_eq!(tier.as_str().parse::<Tier>(), Ok(*tier));
         }
         let err = "CRITICAL".parse::<Tier>().unwrap_err();
-        assert_eq!(err.to_string(), "tier is \"CRITICAL\"; it must be one of critical, non-sheddable, deferrable");
+        assert_eq!(
+            err.to_string(),
+            "tier is \"CRITICAL\"; it must be one of critical, non-sheddable, deferrable"
+        );
     }
 }

@@ -1,1 +1,43 @@
-//! AdmissionLayer: refuse work at the door of any tower service, with a hint.
+//! Refuse work at the door of any tower service, with a hint.
+//!
+//! A service that queues without a bound answers everybody late; one that drops without a word is asked again at
+//! once. This crate puts [`holdoff_admission::Controller`] in front of real work: it keeps the places of what waits,
+//! starts it when a worker is free, answers what is refused in the words of the contract, and gives every place back
+//! exactly once, whatever ends it.
+//!
+//! Three ways in, from bare to ready-made:
+//! - [`Admission`]: for workers that speak no HTTP. `admission.enter(&ask).await` is a [`Permit`] or a refusal.
+//! - [`Gate`]: for handlers that decide themselves when to ask: who is asking, with which rights, and the answer to
+//!   a refusal.
+//! - [`AdmissionLayer`]: for a tower or axum service over `http::Request`.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use holdoff_admission_tower::{Admission, Ask, Denied};
+//!
+//! let admission = Admission::start(holdoff_admission::Profile::default(), None)?;
+//! match admission.enter(&Ask::default()).await {
+//!     Ok(permit) => permit.completed(), // do the work first, of course
+//!     Err(refusal) => println!("{refusal}"),
+//! }
+//! # Ok(()) }
+//! ```
+
+mod admission;
+mod body;
+mod clock;
+mod drain;
+mod gate;
+mod identity;
+mod meters;
+mod place;
+mod service;
+
+pub use admission::{Admission, Ask, Denied};
+pub use body::GuardBody;
+pub use drain::{DRAIN_BYTES, DRAIN_TIME, drain};
+pub use gate::{Asked, Gate, Refusal};
+pub use identity::{Identify, Identity, RequestHead, Tiers};
+pub use meters::SharedRecorder;
+pub use place::{Permit, Place, Run};
+pub use service::{AdmissionLayer, AdmissionService, Classify};

@@ -1,0 +1,216 @@
+//! Reading a refusal from anybody: the contract's own fields, and what others already send (sections 4 and 8).
+//!
+//! Reading has two steps because a body arrives later than its head, may be slow, huge or hostile, and is not
+//! always wanted: [`Head::read`] decides from status and fields, [`Head::finish`] adds the body where one came in
+//! time.
+
+mod body;
+mod date;
+mod defacto;
+mod merge;
+mod number;
+mod rate_limit;
+mod retry_after;
+mod signal;
+
+use std::time::SystemTime;
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+
+use self::merge::{Delays, Said, Tally};
+use crate::limits::{MAX_BODY_READ, MAX_FIELD_BYTES, MAX_FIELD_LINES};
+use crate::{Code, Overload, OverloadStatus, PolicyQuota, ServiceState};
+
+pub(crate) use self::body::{KNOWN_MEMBERS, cut};
+pub(crate) use self::rate_limit::{RATE_LIMIT, RATE_LIMIT_POLICY};
+pub(crate) use self::signal::KNOWN_KEYS;
+
+/// Whether the fields that others use (section 8) count as hints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Compat {
+    /// They count, with the same cap, floor and jitter: the default.
+    #[default]
+    On,
+    /// Delays of others are ignored. (Permissions of others only tighten, and always count.)
+    Off,
+}
+
+/// How to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// Wall clock at receipt of the head, for an HTTP-date without a usable `Date`.
+    pub now: SystemTime,
+    /// De-facto fields.
+    pub compat: Compat,
+}
+
+/// What was said wrongly: each is counted, none is fatal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Malformed {
+    /// Sources (fields, keys, members) that were there and could not be used.
+    pub sources: u16,
+}
+
+/// What a head alone says.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Head {
+    status: Option<OverloadStatus>,
+    signal: Option<Said>,
+    delays: Delays,
+    forbidden: bool,
+    quotas: Vec<PolicyQuota>,
+    wants_body: bool,
+    tally: Tally,
+}
+
+/// A response, read.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Reading {
+    /// Not an overload: hand the response on.
+    NotOverload,
+    /// A refusal.
+    Overload(Box<Overload>, Malformed),
+}
+
+/// What a success says beside its content (section 2): never an error (CLI-19).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advice {
+    /// `outcome=defer`: accepted, to be run later; poll its Location no faster than Retry-After (CLI-20).
+    pub deferred: bool,
+    /// Served, but cut down.
+    pub degraded: bool,
+    /// State of the service.
+    pub state: Option<ServiceState>,
+}
+
+impl Head {
+    /// Reads status and header fields.
+    pub fn read(status: StatusCode, headers: &HeaderMap, options: &ReadOptions) -> Self {
+        let mut head = Self {
+            status: OverloadStatus::from_u16(status.as_u16()),
+            signal: None,
+            delays: Delays::default(),
+            forbidden: false,
+            quotas: Vec::new(),
+            wants_body: false,
+            tally: Tally::default(),
+        };
+        if head.status.is_none() {
+            return head;
+        }
+        let tally = &mut head.tally;
+        head.signal = signal::read(headers, tally);
+        head.delays.seconds = retry_after::read(headers, options.now, tally);
+        if options.compat == Compat::On {
+            head.delays.ms = defacto::milliseconds(headers, tally);
+            head.delays.quota = defacto::quota_reset(status, headers, tally);
+        }
+        head.forbidden = defacto::forbids_retry(headers);
+        head.quotas = rate_limit::quotas(headers);
+        head.wants_body = is_problem(headers) && fits(headers);
+        head
+    }
+
+    /// True when a body could change the reading: read it, within [`crate::limits`], before [`Self::finish`].
+    pub fn wants_body(&self) -> bool {
+        self.wants_body
+    }
+
+    /// The result. `body` is the whole body, or `None` where it was not wanted, too large, truncated or too late.
+    pub fn finish(mut self, body: Option<&[u8]>) -> Reading {
+        let Some(status) = self.status else {
+            return Reading::NotOverload;
+        };
+        let body = body
+            .filter(|_| self.wants_body)
+            .and_then(|body| body::read(body, &mut self.tally));
+        if status == OverloadStatus::GatewayTimeout && self.signal.is_none() && body.is_none() {
+            return Reading::NotOverload;
+        }
+        let (signal, body) = (self.signal.unwrap_or_default(), body.unwrap_or_default());
+        let mut overload = merge::merge(status, signal, body, self.delays, self.forbidden);
+        if overload.code == Some(Code::RateLimited) {
+            overload.quotas = self.quotas;
+        }
+        Reading::Overload(Box::new(overload), self.tally.get())
+    }
+}
+
+impl Reading {
+    /// The refusal, where it is one.
+    pub fn into_overload(self) -> Option<Overload> {
+        match self {
+            Self::NotOverload => None,
+            Self::Overload(overload, _) => Some(*overload),
+        }
+    }
+}
+
+impl Advice {
+    /// Reads the advice on a success.
+    pub fn read(headers: &HeaderMap) -> Self {
+        signal::advice(headers)
+    }
+}
+
+fn is_problem(headers: &HeaderMap) -> bool {
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .map_or(&b""[..], HeaderValue::as_bytes);
+    let media_type = value.split(|byte| *byte == b';').next().unwrap_or_default();
+    media_type
+        .trim_ascii()
+        .eq_ignore_ascii_case(b"application/problem+json")
+}
+
+/// False only for a `Content-Length` that says a body is too large to read.
+fn fits(headers: &HeaderMap) -> bool {
+    let length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    let length = length.and_then(|text| number::decimal(text.trim(), number::Unit::Milliseconds));
+    length.is_none_or(|length| length <= MAX_BODY_READ as u64)
+}
+
+/// The lines of a field, within the limits.
+struct Lines<'a> {
+    lines: http::header::ValueIter<'a, HeaderValue>,
+    lines_left: usize,
+    bytes_left: usize,
+    /// There was more than the limits allow.
+    cut: bool,
+}
+
+fn lines<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Lines<'a> {
+    let lines = headers.get_all(name).iter();
+    Lines {
+        lines,
+        lines_left: MAX_FIELD_LINES,
+        bytes_left: MAX_FIELD_BYTES,
+        cut: false,
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a HeaderValue;
+
+    fn next(&mut self) -> Option<&'a HeaderValue> {
+        if self.cut {
+            return None;
+        }
+        let line = self.lines.next()?;
+        let left = self
+            .lines_left
+            .checked_sub(1)
+            .zip(self.bytes_left.checked_sub(line.len()));
+        let Some((lines_left, bytes_left)) = left else {
+            self.cut = true;
+            return None;
+        };
+        (self.lines_left, self.bytes_left) = (lines_left, bytes_left);
+        Some(line)
+    }
+}

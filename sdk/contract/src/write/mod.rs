@@ -1,0 +1,91 @@
+//! Writing a refusal (section 2): one head and one body whose mirrored values are equal by construction.
+
+mod body;
+mod rate_limit;
+mod signal;
+mod values;
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, StatusCode};
+
+use self::values::Values;
+use crate::{Code, Overload, ServiceState, field_name};
+
+/// Who reads the answer: strangers are not told state, origin or predicted wait (section 9, SEC-02).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Inside the trust domain.
+    Trusted,
+    /// Anybody.
+    Stranger,
+}
+
+/// An encoded refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// 429, 503 or 504.
+    pub status: StatusCode,
+    /// All header fields of the contract, content-type and cache-control included.
+    pub headers: HeaderMap,
+    /// The problem body; leave it out for HEAD (SRV-22).
+    pub body: Bytes,
+}
+
+/// Encodes a refusal. Values outside the contract's limits are brought inside them (SRV-25): `after` into
+/// 1..=86400000 ms, `max` into `after..=after + 60000`, and a refusal without a hint that must have one gets
+/// 1000 ms.
+///
+/// `Retry-After` goes out wherever coming back can be right: with applied=no whatever the permission, and never with
+/// applied=maybe and retry=no (SRV-10). A registered code decides the status (section 1); a value without a code
+/// gets one that suits its status.
+pub fn overload(overload: &Overload, audience: Audience) -> Encoded {
+    let values = Values::new(overload, audience);
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(after) = values.after.filter(|_| values.invites_back()) {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(after.div_ceil(1000)));
+        headers.insert(field_name::RETRY_AFTER_MS, HeaderValue::from(after));
+    }
+    set(
+        &mut headers,
+        field_name::OVERLOAD_SIGNAL,
+        signal::refusal(&values, overload, audience),
+    );
+    if values.code == Code::RateLimited {
+        rate_limit::write(&mut headers, &overload.quotas);
+    }
+    let status = match values.status {
+        crate::OverloadStatus::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        crate::OverloadStatus::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        crate::OverloadStatus::GatewayTimeout => StatusCode::GATEWAY_TIMEOUT,
+    };
+    Encoded {
+        status,
+        headers,
+        body: Bytes::from(body::problem(&values, overload, audience)),
+    }
+}
+
+/// The signal of a 202 that defers (`outcome=defer`) or of a degraded success (SRV-20, SRV-21). Replaces a signal
+/// that stood there; with nothing to say it leaves the fields alone. `state` is for trusted callers (SEC-02).
+pub fn advice(headers: &mut HeaderMap, deferred: bool, degraded: bool, state: Option<ServiceState>) {
+    if deferred || degraded || state.is_some() {
+        set(
+            headers,
+            field_name::OVERLOAD_SIGNAL,
+            signal::advice(deferred, degraded, state),
+        );
+    }
+}
+
+/// Sets a field to the text of a structured value, which is printable ASCII and so always a header value.
+fn set(headers: &mut HeaderMap, name: http::HeaderName, text: String) {
+    if let Ok(value) = HeaderValue::try_from(text) {
+        headers.insert(name, value);
+    }
+}

@@ -1,0 +1,12 @@
+//! The tests of the contract crate over whole responses and requests.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod field_cases;
+mod hint_vectors;
+mod propagating;
+mod properties;
+mod reading;
+mod request_fields;
+mod wire;
+mod writing;

@@ -1,0 +1,317 @@
+//! The controller behind a lock, with the work that waits and the task that keeps its time.
+//!
+//! A controller only decides; it neither waits nor wakes anybody. [`Admission`] does: it asks the controller for the
+//! next steps after every change, tells what waits to start or that it is refused, ticks it when nothing happens, and
+//! wakes when the next deadline in the queue passes, so that what expires is answered with or without a worker
+//! (ADM-04, ADM-19).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use holdoff_admission::{
+    Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection, Snapshot, Step, Ticket,
+    Work,
+};
+use holdoff_contract::{ServiceState, TaskClass, Tenant, Tier};
+use tokio::sync::{Notify, oneshot};
+
+use crate::clock;
+use crate::meters::{Meters, SharedRecorder};
+use crate::place::{Permit, Place, PlaceFacts, Seat};
+
+/// A request for admission, in the caller's words. All trust decisions (tenant, tier right) are made before; what is
+/// left open gets the profile's default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Whose work; `None` = anonymous.
+    pub tenant: Option<Tenant>,
+    /// Kind of work; `None` or unknown = the profile's `other` (SRQ-07).
+    pub class: Option<TaskClass>,
+    /// Effective tier.
+    pub tier: Tier,
+    /// What is left of the caller's time; `None` = the class's default, and never more than its maximum (SRQ-01,
+    /// SRQ-03). Zero has run out.
+    pub deadline: Option<Duration>,
+    /// The caller's estimate of the cost; the charge stays within the class's [p50, p95] (ADM-10).
+    pub cost: Option<Duration>,
+    /// Payload size.
+    pub bytes: u64,
+    /// The work is answered with 202 anyway, so it can be run later (SRV-21).
+    pub may_defer: bool,
+}
+
+impl Default for Ask {
+    /// Anonymous deferrable work of an unknown class.
+    fn default() -> Self {
+        Self {
+            tenant: None,
+            class: None,
+            tier: Tier::Deferrable,
+            deadline: None,
+            cost: None,
+            bytes: 0,
+            may_defer: false,
+        }
+    }
+}
+
+/// Why there is no place.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[must_use]
+pub enum Denied {
+    /// Overload: code, and when to come back.
+    #[error("refused: {}", .0.overload.code_label())]
+    Overload(Rejection),
+    /// An empty server could not admit it either: the request's fault, a validation error without a code (ADM-26).
+    #[error(transparent)]
+    Never(NeverAdmissible),
+}
+
+/// Admission for one pool of workers. A handle: clones share the pool. The time keeper ends with the last handle,
+/// place or permit.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What a waiting place is told.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    Start,
+    Refuse(Rejection),
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    profile: Profile,
+    state: Mutex<State>,
+    /// Wakes the time keeper when something expires before it planned to wake.
+    sooner: Arc<Notify>,
+    meters: Meters,
+}
+
+#[derive(Debug)]
+struct State {
+    controller: Controller,
+    /// Bounded by the controller's queues: an entry lives from admission to start, refusal or ending.
+    waiting: HashMap<u64, oneshot::Sender<Turn>>,
+    /// When the time keeper will look next.
+    planned: Instant,
+    /// Test fixture: no ticks, so that the controller's data grows old.
+    frozen: bool,
+}
+
+impl Admission {
+    /// Starts admission for a pool, and its time keeper on the current runtime. Metrics go to `recorder`, or to the
+    /// process's global recorder where that is `None`: a library does not install one.
+    ///
+    /// # Errors
+    /// When the profile is outside its ranges; the error names key, value and limit.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, as `tokio::spawn` does.
+    pub fn start(profile: Profile, recorder: Option<SharedRecorder>) -> Result<Self, ProfileError> {
+        let now = clock::now();
+        let controller = Controller::new(profile.clone(), now)?;
+        let meters = Meters::new(&controller, now, recorder);
+        let sooner = Arc::new(Notify::new());
+        let shared = Arc::new(Shared {
+            profile,
+            state: Mutex::new(State {
+                controller,
+                waiting: HashMap::new(),
+                planned: now,
+                frozen: false,
+            }),
+            sooner: Arc::clone(&sooner),
+            meters,
+        });
+        tokio::spawn(keep_time(Arc::downgrade(&shared), sooner));
+        Ok(Self { shared })
+    }
+
+    /// Decides at once. A [`Place`] is held until it is dropped or its [`Permit`] ends.
+    ///
+    /// # Errors
+    /// The refusal with code and hint, or the limit that this work breaks on an empty server too.
+    pub fn knock(&self, ask: &Ask) -> Result<Place, Denied> {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        let mut meters = &self.shared.meters;
+        let class = state.controller.class(ask.class.as_ref().map(TaskClass::as_str));
+        let tenant = state.controller.tenant(ask.tenant.as_ref().map(Tenant::as_str));
+        let limit = state.controller.deadline(class, ask.deadline);
+        let deadline = now.checked_add(limit).unwrap_or(now);
+        let work = Work {
+            tenant,
+            class,
+            tier: ask.tier,
+            deadline,
+            cost: ask.cost,
+            bytes: ask.bytes,
+            may_defer: ask.may_defer,
+        };
+        state.controller.validate(&work).map_err(Denied::Never)?;
+        let (ticket, predicted_wait, poll_after) = match state.controller.admit(now, work, &mut meters) {
+            Decision::Accept {
+                ticket,
+                predicted_wait,
+            } => (ticket, predicted_wait, None),
+            Decision::Defer { ticket, poll_after } => (ticket, poll_after, Some(poll_after)),
+            Decision::Reject(rejection) => {
+                meters.refused(&rejection);
+                self.shared.settle(&mut state, now);
+                return Err(Denied::Overload(rejection));
+            }
+        };
+        let (tell, told) = oneshot::channel();
+        state.waiting.insert(ticket.key(), tell);
+        self.shared.settle(&mut state, now);
+        drop(state);
+        let facts = PlaceFacts {
+            tier: ask.tier,
+            deadline,
+            predicted_wait,
+            poll_after,
+        };
+        Ok(Place::new(
+            Seat::new(Arc::clone(&self.shared), ticket),
+            told,
+            facts,
+        ))
+    }
+
+    /// Decides at once, when called, and then waits for the turn. Dropping the future gives the place back.
+    ///
+    /// # Errors
+    /// The refusal: at the door, or while queued (expired, evicted).
+    pub fn enter(&self, ask: &Ask) -> impl Future<Output = Result<Permit, Denied>> + Send + use<> {
+        let place = self.knock(ask);
+        async move { place?.turn().await.map_err(Denied::Overload) }
+    }
+
+    /// What the service declares about itself.
+    pub fn profile(&self) -> &Profile {
+        &self.shared.profile
+    }
+
+    /// Gauges of this moment.
+    pub fn snapshot(&self) -> Snapshot {
+        let now = clock::now();
+        self.shared.lock().controller.snapshot(now)
+    }
+
+    /// Brings the metrics' gauges up to date; the time keeper does it every tick, a scrape may ask for it sooner.
+    pub fn publish(&self) {
+        let now = clock::now();
+        let snapshot = self.shared.lock().controller.snapshot(now);
+        self.shared.meters.publish(now, &snapshot);
+    }
+
+    /// The instance goes away: everything new is refused with `draining`; what was accepted finishes.
+    pub fn drain(&self) {
+        let mut state = self.shared.lock();
+        state.controller.drain();
+        self.shared.settle(&mut state, clock::now());
+    }
+
+    /// Test fixture: pins the state, `None` lets it go.
+    pub fn force_state(&self, pinned: Option<ServiceState>) {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        state
+            .controller
+            .force_state(now, pinned, &mut &self.shared.meters);
+        self.shared.settle(&mut state, now);
+    }
+
+    /// Test fixture: stops the controller's ticks, so that its data grows old (ADM-07).
+    pub fn freeze(&self, frozen: bool) {
+        self.shared.lock().frozen = frozen;
+        self.shared.sooner.notify_one();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent between calls; a panic elsewhere must not end admission for everybody.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a ticket and hands on what it frees.
+    pub(crate) fn finish(&self, ticket: Ticket, ending: Ending) {
+        let mut state = self.lock();
+        let now = clock::now();
+        state.waiting.remove(&ticket.key());
+        state.controller.finish(now, ticket, ending, &mut &self.meters);
+        self.settle(&mut state, now);
+    }
+
+    /// Does every step that the controller asks for, and sees that the time keeper wakes in time.
+    fn settle(&self, state: &mut State, now: Instant) {
+        while let Some(step) = state.controller.next_step(now, &mut &self.meters) {
+            let (key, turn) = match step {
+                Step::Start(key) => (key, Turn::Start),
+                Step::Refuse(key, rejection) => {
+                    self.meters.refused(&rejection);
+                    (key, Turn::Refuse(rejection))
+                }
+            };
+            // Nobody listens when the place is being dropped at this moment: its seat then gives the ticket back.
+            if let Some(tell) = state.waiting.remove(&key) {
+                let _ = tell.send(turn);
+            }
+        }
+        if state
+            .controller
+            .next_expiry()
+            .is_some_and(|at| at < state.planned)
+        {
+            self.sooner.notify_one();
+        }
+    }
+}
+
+/// Least pause between two looks of the time keeper: the grain of the runtime's timer.
+const LEAST_PAUSE: Duration = Duration::from_millis(1);
+
+/// Ticks the controller and wakes at the next expiry, until nobody holds the admission any more.
+async fn keep_time(shared: Weak<Shared>, sooner: Arc<Notify>) {
+    let mut next_tick = clock::now();
+    let mut known = ServiceState::Normal;
+    loop {
+        let (wake, state) = {
+            let Some(shared) = shared.upgrade() else { return };
+            let mut state = shared.lock();
+            let now = clock::now();
+            let mut seen = known;
+            if now >= next_tick {
+                if !state.frozen {
+                    state.controller.tick(now, &mut &shared.meters);
+                }
+                next_tick = now + Controller::TICK;
+                let snapshot = state.controller.snapshot(now);
+                seen = snapshot.state;
+                shared.meters.publish(now, &snapshot);
+            }
+            shared.settle(&mut state, now);
+            let expiry = state.controller.next_expiry().unwrap_or(next_tick);
+            state.planned = expiry.min(next_tick).max(now + LEAST_PAUSE);
+            (state.planned, seen)
+        };
+        // Said without the lock: whoever reads the log must not be able to stop admission.
+        if state != known {
+            tracing::info!(
+                from = known.as_str(),
+                to = state.as_str(),
+                "admission state changed"
+            );
+            known = state;
+        }
+        tokio::select! {
+            () = clock::sleep_until(wake) => {}
+            () = sooner.notified() => {}
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A place in the queue, and the permit it becomes: guards that give back what was charged exactly once (ADM-15).
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use holdoff_admission::{Ending, Rejection, Ticket};
+use holdoff_contract::{Code, Overload, Tier};
+use tokio::sync::oneshot;
+
+use crate::admission::{Shared, Turn};
+use crate::clock;
+
+/// The ticket and the way back. Whatever drops it ends the ticket, once.
+pub(crate) struct Seat {
+    shared: Arc<Shared>,
+    ticket: Option<Ticket>,
+    started: Option<Instant>,
+    /// The work's own code is running: if this is still set when the seat is dropped, it panicked.
+    in_work: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(shared: Arc<Shared>, ticket: Ticket) -> Self {
+        Self {
+            shared,
+            ticket: Some(ticket),
+            started: None,
+            in_work: false,
+        }
+    }
+
+    fn service(&self) -> Duration {
+        self.started.map_or(Duration::ZERO, |started| {
+            clock::now().saturating_duration_since(started)
+        })
+    }
+
+    fn end(&mut self, ending: Ending) {
+        if let Some(ticket) = self.ticket.take() {
+            self.shared.finish(ticket, ending);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.ticket.is_some() {
+            let ending = if self.in_work && self.started.is_some() {
+                Ending::Failed {
+                    service: self.service(),
+                }
+            } else {
+                Ending::Cancelled
+            };
+            self.end(ending);
+        }
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat")
+            .field("ticket", &self.ticket)
+            .field("started", &self.started)
+            .finish()
+    }
+}
+
+/// What was decided about a place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlaceFacts {
+    pub(crate) tier: Tier,
+    pub(crate) deadline: Instant,
+    pub(crate) predicted_wait: Duration,
+    pub(crate) poll_after: Option<Duration>,
+}
+
+/// Admitted, waiting for its turn. Dropping it gives the place back and nothing is started (SRQ-10).
+#[derive(Debug)]
+#[must_use = "dropping a place gives it up"]
+pub struct Place {
+    seat: Seat,
+    told: oneshot::Receiver<Turn>,
+    facts: PlaceFacts,
+}
+
+impl Place {
+    pub(crate) fn new(seat: Seat, told: oneshot::Receiver<Turn>, facts: PlaceFacts) -> Self {
+        Self { seat, told, facts }
+    }
+
+    /// When it is expected to start, from admission.
+    pub fn predicted_wait(&self) -> Duration {
+        self.facts.predicted_wait
+    }
+
+    /// When to poll for the result, where the work was deferred; `None` = accepted.
+    pub fn poll_after(&self) -> Option<Duration> {
+        self.facts.poll_after
+    }
+
+    /// When its caller stops waiting.
+    pub fn deadline(&self) -> Instant {
+        self.facts.deadline
+    }
+
+    /// Waits for the turn.
+    ///
+    /// # Errors
+    /// The refusal of work that was taken out of the queue: expired or evicted. It was not started.
+    pub async fn turn(mut self) -> Result<Permit, Rejection> {
+        match (&mut self.told).await {
+            Ok(Turn::Start) => {
+                self.seat.started = Some(clock::now());
+                Ok(Permit {
+                    seat: self.seat,
+                    facts: self.facts,
+                })
+            }
+            Ok(Turn::Refuse(rejection)) => Err(rejection),
+            // The controller forgets a place only when it is told to start, refused or ended, and none has happened:
+            // answer what is true of an instance that lost its admission.
+            Err(_) => Err(Rejection {
+                overload: Box::new(Overload::new(Code::Draining)),
+            }),
+        }
+    }
+}
+
+/// How work under a permit ended.
+#[derive(Debug)]
+pub enum Run<T> {
+    /// It came to its end; the permit is still held (a response body may have to be sent).
+    Finished(T, Permit),
+    /// Its caller's deadline passed first and it was dropped. Something may have been done: answer `deadline_expired`
+    /// with applied=maybe.
+    Overdue(Permit),
+}
+
+/// The right to use a worker. Dropping it without an ending counts as cancelled; a panic under [`Permit::run`] counts
+/// as a failure.
+#[derive(Debug)]
+#[must_use = "dropping a permit gives the worker back"]
+pub struct Permit {
+    seat: Seat,
+    facts: PlaceFacts,
+}
+
+impl Permit {
+    /// Runs the work, cut off at the caller's deadline: nobody waits for it after that, and a worker that goes on
+    /// is lost to those who do. Never cut are non-sheddable work, which runs though it is late (DESIGN section 4), and
+    /// deferred work, whose caller has an answer and left.
+    pub async fn run<F: Future>(mut self, work: F) -> Run<F::Output> {
+        let mut work = pin!(work);
+        let seat = &mut self.seat;
+        let watched = std::future::poll_fn(|cx| {
+            seat.in_work = true;
+            let polled = work.as_mut().poll(cx);
+            seat.in_work = false;
+            polled
+        });
+        let nobody_waits = self.facts.tier == Tier::NonSheddable || self.facts.poll_after.is_some();
+        let output = if nobody_waits {
+            Some(watched.await)
+        } else {
+            tokio::select! {
+                biased;
+                output = watched => Some(output),
+                () = clock::sleep_until(self.facts.deadline) => None,
+            }
+        };
+        match output {
+            Some(output) => Run::Finished(output, self),
+            None => Run::Overdue(self),
+        }
+    }
+
+    /// When its caller stops waiting.
+    pub fn deadline(&self) -> Instant {
+        self.facts.deadline
+    }
+
+    /// It ran to its end: a sample of the class's service time.
+    pub fn completed(mut self) {
+        let service = self.seat.service();
+        self.seat.end(Ending::Completed { service });
+    }
+
+    /// It failed.
+    pub fn failed(mut self) {
+        let service = self.seat.service();
+        self.seat.end(Ending::Failed { service });
+    }
+
+    /// It was cut off: a sample of at least this length.
+    pub fn timed_out(mut self) {
+        let service = self.seat.service();
+        self.seat.end(Ending::TimedOut { service });
+    }
+}

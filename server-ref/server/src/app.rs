@@ -1,0 +1,92 @@
+//! What the handlers share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use holdoff_admission::ProfileError;
+use holdoff_admission_tower::{Admission, Gate, Identify, Identity, RequestHead};
+use http::header::AUTHORIZATION;
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::ServerConfig;
+use crate::config::Limits;
+use crate::fixtures::Fixtures;
+use crate::tasks::Tasks;
+use crate::worker::Worker;
+
+/// One server's state; cheap to clone.
+pub(crate) type App = Arc<Shared>;
+
+pub(crate) struct Shared {
+    pub(crate) gate: Gate,
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) tasks: Tasks,
+    pub(crate) limits: Limits,
+    pub(crate) fixtures: Option<Fixtures>,
+    pub(crate) page: PrometheusHandle,
+}
+
+impl Shared {
+    pub(crate) fn admission(&self) -> &Admission {
+        self.gate.admission()
+    }
+}
+
+/// Bearer tokens and who they stand for. Only the trust fixture changes it after the start.
+#[derive(Debug)]
+pub(crate) struct Identities(RwLock<Table>);
+
+#[derive(Debug)]
+struct Table {
+    by_token: HashMap<String, Identity>,
+    anonymous: Identity,
+}
+
+impl Identities {
+    pub(crate) fn new(config: &ServerConfig) -> Result<Self, ProfileError> {
+        let anonymous = config.anonymous.identity("anonymous")?;
+        let by_token = config
+            .identities
+            .iter()
+            .map(|(token, rights)| Ok((token.as_str().to_owned(), rights.identity("identities")?)))
+            .collect::<Result<_, ProfileError>>()?;
+        Ok(Self(RwLock::new(Table { by_token, anonymous })))
+    }
+
+    /// The identity of a token; an unknown or absent one is anonymous.
+    pub(crate) fn get(&self, token: Option<&str>) -> Identity {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        token
+            .and_then(|token| table.by_token.get(token))
+            .unwrap_or(&table.anonymous)
+            .clone()
+    }
+
+    /// Fixture: gives a token, or everybody without one, these rights.
+    pub(crate) fn set(&self, token: Option<&str>, identity: Identity) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match token {
+            None => table.anonymous = identity,
+            Some(token) => {
+                table.by_token.insert(token.to_owned(), identity);
+            }
+        }
+    }
+}
+
+/// The gate's view of the shared table.
+pub(crate) struct ByToken(pub(crate) Arc<Identities>);
+
+impl Identify for ByToken {
+    fn identify(&self, head: RequestHead<'_>) -> Identity {
+        let field = head
+            .headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
+        let token = field.and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        self.0.get(token)
+    }
+}

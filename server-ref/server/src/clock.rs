@@ -1,0 +1,37 @@
+//! The only place of this crate that reads a clock or entropy.
+
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+/// Now, on the runtime's clock.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this crate reads its clock"
+)]
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Waits on the runtime's timer.
+pub(crate) async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// The generator of drawn service times: seeded where a run must repeat, else from the system.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this crate reads entropy"
+)]
+pub(crate) fn rng(seed: Option<u64>) -> StdRng {
+    match seed {
+        Some(seed) => StdRng::seed_from_u64(seed),
+        None => StdRng::from_rng(&mut rand::rng()),
+    }
+}
+
+/// A fresh, unguessable task id.
+pub(crate) fn task_id() -> uuid::Uuid {
+    uuid::Uuid::new_v4()
+}

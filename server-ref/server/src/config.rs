@@ -1,0 +1,269 @@
+//! What the server is told: the profile of admission, who callers are, its own limits.
+//!
+//! One YAML map (or JSON object) holds all of it: the keys of [`holdoff_admission::Profile`] beside the server's own
+//! `server`, `anonymous` and `identities`. Unknown keys are refused on both sides, since a misspelt limit is no limit.
+//!
+//! ```
+//! let config = holdoff_server::ServerConfig::from_yaml(
+//!     "
+//! workers: 2
+//! classes:
+//!   lint: { mean_ms: 50, p95_ms: 80, deadline_ms: 1000 }
+//! anonymous: { tiers: [non-sheddable, deferrable] }
+//! identities:
+//!   secret-token: { tenant: team-a, tiers: [critical, deferrable] }
+//! server: { max_duration_ms: 10000 }
+//! ",
+//! )?;
+//! assert_eq!(config.profile.workers, 2);
+//! # Ok::<(), holdoff_server::ConfigError>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use holdoff_admission::profile::TierName;
+use holdoff_admission::{Profile, ProfileError};
+use holdoff_admission_tower::{Identity, Tiers};
+use holdoff_contract::{Tenant, Tier};
+use serde::Deserialize;
+
+mod split;
+
+/// Where the server listens unless it is told otherwise.
+pub const DEFAULT_ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4100);
+/// Most identities a configuration may hold.
+pub const MAX_IDENTITIES: usize = 4096;
+
+/// Everything a [`crate::Server`] is started with.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Listening address; port 0 takes a free one. Default 127.0.0.1:4100: nothing is open to a network by accident.
+    pub addr: SocketAddr,
+    /// A listener of its own for metrics and health. Default none: they are on the main one.
+    pub metrics_addr: Option<SocketAddr>,
+    /// What admission is told.
+    pub profile: Profile,
+    /// Callers without a known token.
+    pub anonymous: Rights,
+    /// Callers by bearer token.
+    pub identities: BTreeMap<Token, Rights>,
+    /// The server's own limits.
+    pub limits: Limits,
+    /// Switches the test fixtures on. Default off: they let anybody stop the server.
+    pub fixtures: bool,
+    /// Seed of drawn service times. Default none: from the system.
+    pub seed: Option<u64>,
+}
+
+/// A bearer token. Its debug form does not show it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(transparent)]
+pub struct Token(String);
+
+/// What a caller may do.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rights {
+    /// Whose work it is: 1 to 128 printable ASCII characters. Default anonymous.
+    pub tenant: Option<String>,
+    /// Tiers it may use; another one is lowered (SRQ-06). Default non-sheddable and deferrable: critical is given.
+    pub tiers: Option<Vec<TierName>>,
+    /// It is told state and predicted wait, and, without a `tenant` here, its `Overload-Tenant` counts. Default no.
+    pub trusted: bool,
+}
+
+/// The server's own limits.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Largest request body. 1..=1048576, default 65536; the profile's `max_bytes` where that is less.
+    pub max_body_bytes: usize,
+    /// Longest time for a body to arrive. 1..=60000, default 5000.
+    pub body_ms: u64,
+    /// Longest `duration_ms` of a task. 1..=86400000, default 600000 (10 min).
+    pub max_duration_ms: u64,
+    /// Ended tasks that can still be looked up; the oldest goes first. 1..=1000000, default 10000.
+    pub ended_tasks: usize,
+    /// Open connections; more wait in the listener's backlog. 1..=65536, default 4096.
+    pub max_connections: usize,
+    /// Longest time that a stop waits for accepted work. 0..=3600000, default 10000.
+    pub drain_ms: u64,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Not a profile: the text says where and what was expected.
+    #[error("{0}")]
+    Syntax(String),
+    /// A value outside its range.
+    #[error(transparent)]
+    Value(#[from] ProfileError),
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl std::borrow::Borrow<str> for Token {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Token {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Token {
+    fn from(token: &str) -> Self {
+        Self(token.to_owned())
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_body_bytes: 64 * 1024,
+            body_ms: 5_000,
+            max_duration_ms: 600_000,
+            ended_tasks: 10_000,
+            max_connections: 4_096,
+            drain_ms: 10_000,
+        }
+    }
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            addr: DEFAULT_ADDR,
+            metrics_addr: None,
+            profile: Profile::default(),
+            anonymous: Rights::default(),
+            identities: BTreeMap::new(),
+            limits: Limits::default(),
+            fixtures: false,
+            seed: None,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Reads YAML; addresses and switches stay at their defaults.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] with the position, or [`ConfigError::Value`] with key, value and limit.
+    pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
+        Self::from_split(split::yaml(text)?)
+    }
+
+    /// Reads the same map as a JSON value.
+    ///
+    /// # Errors
+    /// As [`ServerConfig::from_yaml`], without a position.
+    pub fn from_json(value: &serde_json::Value) -> Result<Self, ConfigError> {
+        Self::from_split(split::json(value)?)
+    }
+
+    fn from_split((own, profile): (split::Own, Profile)) -> Result<Self, ConfigError> {
+        let config = Self {
+            profile,
+            anonymous: own.anonymous,
+            identities: own.identities,
+            limits: own.server,
+            ..Self::default()
+        };
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Checks every range, the profile's too.
+    ///
+    /// # Errors
+    /// The first value outside its range.
+    pub fn validate(&self) -> Result<(), ProfileError> {
+        self.profile.validate()?;
+        self.limits.validate()?;
+        self.anonymous.identity("anonymous")?;
+        if self.identities.len() > MAX_IDENTITIES {
+            let limit = format!("at most {MAX_IDENTITIES} entries");
+            return Err(out_of_range("identities", self.identities.len(), limit));
+        }
+        for (position, (token, rights)) in self.identities.iter().enumerate() {
+            // The token is a secret: the key says which entry, in the order of the tokens, not what it is.
+            let key = format!("identities[{position}]");
+            if token.0.is_empty() || token.0.len() > 512 || !token.0.bytes().all(|b| b.is_ascii_graphic()) {
+                return Err(out_of_range(
+                    key,
+                    "(token)",
+                    "1 to 512 printable ASCII characters".to_owned(),
+                ));
+            }
+            rights.identity(&key)?;
+        }
+        Ok(())
+    }
+}
+
+impl Rights {
+    /// The identity these rights stand for; `key` is where they were written.
+    pub(crate) fn identity(&self, key: &str) -> Result<Identity, ProfileError> {
+        let tenant = self.tenant.as_ref().map(Tenant::new).transpose();
+        let tenant = tenant.map_err(|bad| {
+            out_of_range(
+                format!("{key}.tenant"),
+                format!("{:?}", bad.value),
+                "1 to 128 printable ASCII characters".to_owned(),
+            )
+        })?;
+        let tiers = self.tiers.as_ref().map_or(Tiers::UNPRIVILEGED, |names| {
+            let tiers: Vec<Tier> = names.iter().copied().map(Tier::from).collect();
+            Tiers::of(&tiers)
+        });
+        Ok(Identity {
+            tenant,
+            tiers,
+            trusted: self.trusted,
+        })
+    }
+}
+
+impl Limits {
+    fn validate(&self) -> Result<(), ProfileError> {
+        in_range("server.max_body_bytes", self.max_body_bytes as u64, 1, 1 << 20)?;
+        in_range("server.body_ms", self.body_ms, 1, 60_000)?;
+        in_range("server.max_duration_ms", self.max_duration_ms, 1, 86_400_000)?;
+        in_range("server.ended_tasks", self.ended_tasks as u64, 1, 1_000_000)?;
+        in_range("server.max_connections", self.max_connections as u64, 1, 65_536)?;
+        in_range("server.drain_ms", self.drain_ms, 0, 3_600_000)
+    }
+
+    /// Longest time that a stop waits for accepted work.
+    pub fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+}
+
+fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), ProfileError> {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(out_of_range(key, value, format!("between {least} and {most}")))
+    }
+}
+
+fn out_of_range(key: impl Into<String>, value: impl fmt::Display, limit: String) -> ProfileError {
+    ProfileError {
+        key: key.into(),
+        value: value.to_string(),
+        limit,
+    }
+}

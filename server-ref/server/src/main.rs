@@ -1,0 +1,172 @@
+//! `holdoff-server`: the reference admission server as a program.
+
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use holdoff_server::config::DEFAULT_ADDR;
+use holdoff_server::{Server, ServerConfig};
+
+/// Exit code of a command line or configuration that cannot be used.
+const BAD_CONFIG: u8 = 2;
+/// Exit code after a second signal: 128 + SIGINT, as a shell would see it.
+#[cfg(unix)]
+const STOPPED_TWICE: i32 = 130;
+/// Largest profile that is read.
+const MAX_PROFILE_BYTES: u64 = 1 << 20;
+
+/// The reference admission server of the overload contract.
+#[derive(Parser, Debug)]
+#[command(version, about, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Reads a profile, says what is wrong with it, and exits: 0 usable, 2 not.
+    Check {
+        /// The profile.
+        file: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Serve {
+    /// Profile in YAML: workers, tiers, classes, tenants, identities. Without it, a small development service.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADDR)]
+    listen: SocketAddr,
+    /// A listener of its own for /metrics and /healthz; without it they are on the main one.
+    #[arg(long, value_name = "ADDR")]
+    metrics_listen: Option<SocketAddr>,
+    /// Switches on POST /fixtures/{name}: for tests only, it lets anybody stop the server.
+    #[arg(long)]
+    fixtures: bool,
+    /// Seed of drawn service times, to repeat a run.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// What is logged to stderr: a level or a tracing filter.
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    log: String,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Some(Command::Check { file }) => check(&file),
+        None => serve(&cli.serve),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(BAD_CONFIG)
+        }
+    }
+}
+
+/// Says why the program stops.
+fn complain(error: &anyhow::Error) {
+    let _ = writeln!(std::io::stderr(), "holdoff-server: {error:#}");
+}
+
+/// Writes what the user asked for. Nobody reads it when it fails, so there is nobody to tell.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn load(file: &Path) -> anyhow::Result<ServerConfig> {
+    let name = file.display();
+    let size = std::fs::metadata(file)
+        .with_context(|| format!("{name}: cannot be read"))?
+        .len();
+    anyhow::ensure!(
+        size <= MAX_PROFILE_BYTES,
+        "{name}: has {size} bytes; the limit is {MAX_PROFILE_BYTES}"
+    );
+    let text = std::fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"))?;
+    ServerConfig::from_yaml(&text).with_context(|| name.to_string())
+}
+
+fn check(file: &Path) -> anyhow::Result<()> {
+    let config = load(file)?;
+    say(&format!(
+        "{}: usable: {} workers, {} classes, {} identities",
+        file.display(),
+        config.profile.workers,
+        config.profile.classes.len(),
+        config.identities.len(),
+    ));
+    Ok(())
+}
+
+fn serve(args: &Serve) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&args.log)
+        .with_context(|| format!("--log {:?} is not a tracing filter", args.log))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    let mut config = args
+        .profile
+        .as_deref()
+        .map_or_else(|| Ok(ServerConfig::default()), load)?;
+    config.addr = args.listen;
+    config.metrics_addr = args.metrics_listen;
+    config.fixtures = args.fixtures;
+    config.seed = args.seed;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = stop_signal()?;
+        let server = Server::bind(config).await?;
+        say(&format!("listening on {}", server.url()));
+        tracing::info!(url = server.url(), metrics = server.metrics_url(), "listening");
+        if args.fixtures {
+            tracing::warn!("test fixtures are on: anybody who reaches this server can stop it");
+        }
+        server.run(stop).await;
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+/// Completes on SIGTERM or Ctrl-C; a second one ends the process at once, for those who cannot wait for the drain. Set
+/// up before listening, so that no signal is missed.
+#[cfg(unix)]
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut next = async move || {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    Ok(async move {
+        next().await;
+        tokio::spawn(async move {
+            next().await;
+            std::process::exit(STOPPED_TWICE);
+        });
+    })
+}
+
+/// Completes on Ctrl-C.
+#[cfg(not(unix))]
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    Ok(async {
+        // Without a handler there is nothing to wait for: the process ends by the system's own means.
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}

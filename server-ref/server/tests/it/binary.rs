@@ -1,0 +1,226 @@
+//! The program: its exit codes, its words, its stop.
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdoff-server"));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+async fn output(args: &[&str]) -> Output {
+    let run = program().args(args).output();
+    tokio::time::timeout(Duration::from_secs(4), run)
+        .await
+        .expect("it ends")
+        .unwrap()
+}
+
+fn profile(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+/// Starts it on a free port and returns its address as it prints it.
+async fn start(args: &[&str]) -> (Child, String) {
+    let mut child = program()
+        .args(["--listen", "127.0.0.1:0", "--log", "warn"])
+        .args(args)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = tokio::time::timeout(Duration::from_secs(4), lines.next_line())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let url = line
+        .strip_prefix("listening on ")
+        .expect("it says where")
+        .to_owned();
+    (child, url)
+}
+
+async fn terminate(child: &Child) {
+    let pid = child.id().expect("it runs").to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .await
+            .unwrap()
+            .success()
+    );
+}
+
+#[tokio::test]
+async fn sigterm_finishes_accepted_work_and_exits_with_0() {
+    let (mut child, url) = start(&[]).await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let body = serde_json::json!({"duration_ms": 400});
+    let slow = tokio::spawn(client.post(format!("{url}/v1/work")).json(&body).send());
+    // It runs once the gauges say so.
+    for _ in 0..400 {
+        let page = client
+            .get(format!("{url}/metrics"))
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
+        if page.contains("overload_workers_busy 1") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    terminate(&child).await;
+    assert_eq!(
+        slow.await.unwrap().unwrap().status(),
+        200,
+        "accepted work is finished"
+    );
+    let status = tokio::time::timeout(Duration::from_secs(4), child.wait())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_second_signal_does_not_wait_for_the_drain() {
+    let (mut child, url) = start(&[]).await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let body = serde_json::json!({"duration_ms": 60_000});
+    let endless = client
+        .post(format!("{url}/v1/work"))
+        .header("overload-deadline-ms", "60000")
+        .json(&body);
+    let endless = tokio::spawn(endless.send());
+    let until = async |words: &str, path: &str| {
+        for _ in 0..400 {
+            let page = client
+                .get(format!("{url}{path}"))
+                .send()
+                .await
+                .unwrap()
+                .text()
+                .await
+                .unwrap();
+            if page.contains(words) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!("{path} never said {words}");
+    };
+    until("overload_workers_busy 1", "/metrics").await;
+    terminate(&child).await;
+    until("draining", "/healthz").await;
+    terminate(&child).await;
+    let status = tokio::time::timeout(Duration::from_secs(2), child.wait())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert!(endless.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_bad_profile_names_file_key_value_and_limit_and_exits_with_2() {
+    for (text, words) in [
+        ("workers: 0\n", &["workers is 0", "must be"][..]),
+        ("workers: 2\nworkerz: 3\n", &["line 2", "workerz"]),
+        ("server:\n  drain_ms: -1\n", &["line 2", "drain_ms"]),
+        (
+            "server:\n  body_ms: 0\n",
+            &["server.body_ms is 0", "between 1 and 60000"],
+        ),
+        ("{", &["line 1"]),
+    ] {
+        let file = profile(text);
+        let path = file.path().to_str().unwrap();
+        for args in [
+            &["check", path][..],
+            &["--profile", path, "--listen", "127.0.0.1:0"],
+        ] {
+            let output = output(args).await;
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{text:?}: {said}");
+            assert!(said.contains(path), "{text:?}: {said}");
+            for word in words {
+                assert!(said.contains(word), "{text:?} should say {word:?}: {said}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_profile_and_a_bad_option_exit_with_2() {
+    for (args, word) in [
+        (&["check", "/nowhere/x.yaml"][..], "/nowhere/x.yaml"),
+        (&["--listen", "nowhere"], "nowhere"),
+        (&["--listen", "127.0.0.1:0", "--log", "a=b=c"], "a=b=c"),
+    ] {
+        let output = output(args).await;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_said() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    let output = output(&["--listen", &addr]).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(said.contains(&addr) && said.contains("in use"), "{said}");
+}
+
+#[tokio::test]
+async fn a_usable_profile_is_said_to_be_usable() {
+    let file = profile("workers: 3\n");
+    let output = output(&["check", file.path().to_str().unwrap()]).await;
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("3 workers"));
+}
+
+#[tokio::test]
+async fn metrics_can_have_a_listener_of_their_own() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let (child, url) = start(&["--metrics-listen", &free]).await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let own = client.get(format!("http://{free}/metrics")).send().await.unwrap();
+    assert!(
+        own.text()
+            .await
+            .unwrap()
+            .contains("agent_queue_estimated_work_seconds")
+    );
+    assert_eq!(
+        client
+            .get(format!("{url}/metrics"))
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        404
+    );
+    terminate(&child).await;
+}

@@ -1,0 +1,19 @@
+//! The server over real sockets. What measures time is in `real_time`, which runs alone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
+
+mod binary;
+mod common;
+mod endings;
+mod fixtures;
+mod input;
+mod overload;
+mod real_time;
+mod tasks;
+mod telemetry;
+mod work;
