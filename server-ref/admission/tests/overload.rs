@@ -287,6 +287,26 @@ fn below_capacity_nearly_everything_succeeds_at_the_first_attempt() {
     assert!(success >= 0.99 && attempts <= 1.02, "{success} {attempts}");
 }
 
+#[test]
+fn ten_times_the_capacity_for_half_a_minute_passes_no_bound_and_keeps_the_goodput() {
+    let mut sim = overload(3, 10.0);
+    let goodput = sim.tally.useful.as_secs_f64() / (LOAD_FOR.as_secs_f64() * f64::from(WORKERS));
+    sim.run(sim.start + LOAD_FOR + Duration::from_secs(12));
+    let t = &sim.tally;
+    let attempts = f64::from(t.attempts) / f64::from(t.calls[0] + t.calls[1]);
+    println!(
+        "goodput {goodput:.3}, attempts {attempts:.2}, missed {} of {}, most queued {}",
+        t.missed, t.accepted, t.most_queued
+    );
+    assert!(goodput >= 0.85 && attempts <= 1.6, "{goodput} {attempts}");
+    assert!(t.most_queued <= 400 + 200 + 100, "{}", t.most_queued);
+    let g = sim.c.snapshot(sim.now);
+    assert_eq!(
+        (g.state, g.tickets, g.estimated_work),
+        (ServiceState::Normal, 0, Duration::ZERO)
+    );
+}
+
 /// Nine tenants at 0.63 of the capacity; the tenth sends ten times its share in the tier given, or as the others do.
 fn beside_a_noisy_tenant(tier: Option<Tier>) -> f64 {
     let mut sim = Sim::new(5);
