@@ -376,6 +376,21 @@ async fn a_bare_worker_waits_for_its_turn_and_expires_without_one() {
     assert_empty(&admission.snapshot());
 }
 
+#[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "blocks the runtime as a burst of work does"
+)]
+async fn real_time_a_runtime_that_was_busy_does_not_make_the_controllers_data_stale() {
+    let admission = admission(profile());
+    let place = admission.knock(&class_t()).expect("an idle worker");
+    std::thread::sleep(Duration::from_millis(800)); // the time keeper cannot run, and 500 ms is stale
+    let second = admission.knock(&class_t());
+    assert!(second.is_ok(), "{second:?}");
+    drop((place, second));
+    assert_empty(&admission.snapshot());
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_time_keeper_ends_with_the_last_handle() {
     let metrics = tokio::runtime::Handle::current().metrics();
