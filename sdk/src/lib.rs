@@ -1,1 +1,64 @@
 //! A caller that obeys overload: waits inside the window it was given, never before it, and passes overload up.
+//!
+//! A service that is too busy answers 503 or 429, and most callers make it worse: they come back at once, all
+//! together, and long after anybody waits for the answer. Holdoff's client reads what the service said (when to come
+//! back, whether anything was done), waits inside that window, sends again only where that is safe, and stops with a
+//! typed error where it is not or where time is up.
+//!
+//! # From reqwest: two lines
+//!
+//! ```no_run
+//! # #[cfg(feature = "reqwest")]
+//! # mod example {
+//! async fn fetch(url: &str) -> Result<String, Box<dyn std::error::Error>> {
+//!     let client = holdoff::Client::new();                  // was: reqwest::Client::new()
+//!     let response = client.get(url).send().await?;         // `?` on a holdoff::Error
+//!     Ok(response.error_for_status()?.text().await?)        // a reqwest::Response, as before
+//! }
+//! # }
+//! ```
+//!
+//! What is new is said per request:
+//!
+//! ```no_run
+//! # #[cfg(feature = "reqwest")]
+//! # mod example {
+//! # use std::time::Duration;
+//! # use holdoff::Tier;
+//! # async fn example(client: holdoff::Client, url: &str) -> Result<(), holdoff::Error> {
+//! let answer = client.get(url).tier(Tier::Deferrable).deadline(Duration::from_secs(5)).send().await;
+//! match answer {
+//!     Ok(response) => println!("{}", response.status()),
+//!     Err(error) if error.is_overloaded() => println!("may come back in {:?}", error.retry_in()),
+//!     Err(error) => return Err(error),
+//! }
+//! # Ok(())
+//! # }
+//! # }
+//! ```
+//!
+//! # Where things are
+//!
+//! | here | is |
+//! |---|---|
+//! | [`Client`] and the rest of the root | the client with reqwest's manners (feature `reqwest`, on by default) |
+//! | `tower` | the layer for hyper, tonic and other tower stacks (feature `tower`) |
+//! | [`policy`] | when to try again and when to stop |
+//! | [`contract`] | the vocabulary, and how it is written and read |
+
+pub use holdoff_contract as contract;
+pub use holdoff_contract::read::{Advice, Compat};
+pub use holdoff_contract::{
+    Applied, Attempt, Code, Hint, IdempotencyKey, Overload, Retry, Scope, TaskClass, Tenant, Tier,
+};
+pub use holdoff_policy as policy;
+pub use holdoff_policy::{GiveUp, Incoming, Policy, PolicyBuilder, PolicyError, StopReason};
+#[cfg(feature = "reqwest")]
+pub use holdoff_reqwest::{
+    CallOptions, CallReport, Client, ClientBuilder, CounterSnapshot, Counters, Error, PassUp, Refused,
+    RequestBuilder, Response, reqwest,
+};
+#[cfg(feature = "tower")]
+pub use holdoff_tower as tower;
+#[cfg(all(feature = "tower", not(feature = "reqwest")))]
+pub use holdoff_tower::{CallOptions, CallReport, CounterSnapshot, Counters, Error, PassUp, Refused};

@@ -1,1 +1,25 @@
 //! Judges any client or server against the overload contract, from outside, in any language.
+//!
+//! A library cannot prove that it obeys a contract by its own tests: both halves of a misreading agree with each
+//! other. So this crate depends on no other crate of the workspace. It reads the contract's requirements, cases
+//! and hint vectors as data, drives a program through the adapter protocol (or a server through its URL), and
+//! lets two witnesses speak: its own wire log and the program's reply. A pass needs both.
+//!
+//! - [`case`] loads case files, [`requirement`] the numbered rules that they speak for, [`vector`] the hint vectors.
+//! - [`adapter`] runs a program and talks newline-delimited JSON to it, with a bound on everything.
+//! - [`server_drive`] plays a caller and judges a server; `client_drive` plays a server and judges a client.
+//! - [`verdict`] and [`report`] say what came out.
+
+pub mod adapter;
+pub mod case;
+pub mod cli;
+pub mod client_drive;
+pub mod clock;
+pub mod render;
+pub mod report;
+pub mod requirement;
+pub mod run;
+pub mod server_drive;
+pub mod slack;
+pub mod vector;
+pub mod verdict;

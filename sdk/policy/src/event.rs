@@ -10,7 +10,7 @@ use crate::StopReason;
 pub enum Event {
     /// A wait was decided: the hint's D and the wait drawn.
     RetryScheduled {
-        /// D, `None` without a hint.
+        /// D, `None` without a hint, and for a retry at another instance, which D does not bind.
         hint: Option<Duration>,
         /// The wait from receipt of the head.
         wait: Duration,
@@ -19,12 +19,19 @@ pub enum Event {
     RetrySent {
         /// Time since receipt of the head.
         waited: Duration,
-        /// D, `None` without a hint.
+        /// D, `None` without a hint, and for a retry at another instance, which D does not bind.
         hint: Option<Duration>,
         /// True when it left before D.
         early: bool,
     },
-    /// The call stopped.
+    /// The gauges of the destination, after a wait began or ended or the budget changed.
+    Levels {
+        /// Tokens left in the retry budget.
+        budget: u32,
+        /// Calls of the destination that wait.
+        waiting: u32,
+    },
+    /// The call stopped. Once a call, and never for one that delivers an answer.
     GaveUp(StopReason),
 }
 

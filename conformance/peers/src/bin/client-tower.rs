@@ -1,0 +1,126 @@
+//! The tower layer over a plain hyper client, under test.
+
+use anyhow::Context;
+use clap::Parser;
+use holdoff::tower::{CallOptions, CallReport, CounterSnapshot, Error, OverloadLayer, OverloadService};
+use holdoff_contract::read::Compat;
+use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
+use holdoff_peers::client::{ClientAdapter, Flavour, deadline, origins, read_on};
+use holdoff_peers::command::{CallCommand, Configure};
+use holdoff_peers::reply::Answered;
+use holdoff_peers::transport::{Payload, Transport};
+use holdoff_peers::{headers, protocol};
+use http::Request;
+use tower::{Layer, ServiceExt};
+
+#[derive(Parser)]
+#[command(about = "Holdoff's tower client as a program under test (adapter protocol on stdin and stdout)")]
+struct Args {
+    /// Break one rule.
+    #[cfg(feature = "mutants")]
+    #[arg(long, value_enum)]
+    mutant: Option<holdoff_peers::mutant::client::ClientMutant>,
+}
+
+struct Tower {
+    args: Args,
+}
+
+impl Flavour for Tower {
+    type Client = OverloadService<Transport>;
+    const NAME: &'static str = "holdoff-tower";
+    const CAPABILITIES: &'static [&'static str] =
+        &["deadline", "budget", "tier", "compat", "stream_body", "cancel"];
+
+    fn configure(&self, configure: &Configure) -> anyhow::Result<Self::Client> {
+        let knobs = configure.policy.clone().unwrap_or_default();
+        #[cfg(feature = "mutants")]
+        let knobs = self
+            .args
+            .mutant
+            .map_or(knobs.clone(), |mutant| mutant.knobs(knobs));
+        let policy = knobs.build()?;
+        let hint_cap = policy.hint_cap();
+        let mut layer = OverloadLayer::builder().policy(policy);
+        if knobs.compat == Some(false) {
+            layer = layer.compat(Compat::Off);
+        }
+        if let Some(tenant) = configure.tenant()? {
+            layer = layer.tenant(tenant);
+        }
+        for origin in origins(&configure.trusted)? {
+            layer = layer.trusted(origin);
+        }
+        let transport = Transport::new();
+        #[cfg(feature = "mutants")]
+        let transport = match self.args.mutant {
+            Some(mutant) => transport.mutated(mutant, hint_cap),
+            None => transport,
+        };
+        let _ = (hint_cap, &self.args);
+        Ok(layer.build().layer(transport))
+    }
+
+    async fn call(
+        &self,
+        client: Self::Client,
+        command: CallCommand,
+    ) -> anyhow::Result<Result<Answered, Error>> {
+        let request = &command.request;
+        let mut options = CallOptions::new();
+        if let Some(deadline) = deadline(&command) {
+            options = options.deadline(deadline);
+        }
+        if let Some(tier) = &request.tier {
+            options = options.tier(tier.parse::<Tier>()?);
+        }
+        if let Some(class) = &request.task_class {
+            options = options.task_class(TaskClass::new(class)?);
+        }
+        if let Some(tenant) = &request.tenant {
+            options = options.tenant(Tenant::new(tenant)?);
+        }
+        if let Some(key) = &request.idempotency_key {
+            options = options.idempotency_key(IdempotencyKey::new(key)?);
+        }
+        if let Some(incoming) = &command.incoming {
+            options = options.incoming(incoming.to_policy()?);
+        }
+        let mut sent = Request::builder()
+            .method(request.method.as_str())
+            .uri(request.url.as_str());
+        for (name, value) in headers(&request.headers)? {
+            sent = sent.header(name, value);
+        }
+        let body = Payload::new(request.body.clone().unwrap_or_default(), request.stream);
+        let mut sent = sent.body(body).context("request")?;
+        sent.extensions_mut().insert(options);
+        let response = match client.oneshot(sent).await {
+            Ok(response) => response,
+            Err(error) => return Ok(Err(error)),
+        };
+        let attempts = response
+            .extensions()
+            .get::<CallReport>()
+            .map_or(0, |report| report.attempts);
+        let status = response.status().as_u16();
+        read_on(response.into_body()).await;
+        Ok(Ok(Answered { status, attempts }))
+    }
+
+    fn counters(&self, client: &Self::Client) -> CounterSnapshot {
+        client.counters().snapshot()
+    }
+
+    #[cfg(feature = "mutants")]
+    fn finish(&self, result: &mut serde_json::Value) {
+        if let Some(mutant) = self.args.mutant {
+            mutant.result(result);
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    protocol::serve(ClientAdapter::new(Tower { args: Args::parse() })).await
+}

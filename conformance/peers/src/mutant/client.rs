@@ -1,0 +1,201 @@
+//! Broken clients: our client, hearing something else than was said, or saying something else than it meant.
+
+use std::time::{Duration, SystemTime};
+
+use clap::ValueEnum;
+use holdoff_contract::read::{Compat, Head, ReadOptions, Reading};
+use holdoff_contract::write::{self, Audience};
+use holdoff_contract::{Applied, Granularity, Hint, Overload, Retry, field_name};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::command::{BudgetKnobs, PolicyKnobs};
+
+/// A rule to break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClientMutant {
+    /// Waits half of what it was told (CLI-01).
+    Early,
+    /// Takes retry=no for retry=after (CLI-06).
+    IgnoresRetryNo,
+    /// Clamps a hint over the cap to 100 ms and retries early (CLI-04).
+    ClampsOverCap,
+    /// Sends a POST again after applied=maybe (CLI-11).
+    ReplaysMaybe,
+    /// Comes back at the least wait, each time (CLI-03).
+    NoJitter,
+    /// Hears no hint at all (CLI-01, HNT-01).
+    Deaf,
+    /// Waits ten windows too long (CLI-02).
+    Late,
+    /// Says the first attempt's deadline on every attempt (REQ-02).
+    StaleDeadline,
+    /// Says attempt 1 on every attempt (REQ-04).
+    AttemptStuck,
+    /// Makes a new Idempotency-Key for each attempt (REQ-08).
+    NewKeyEachAttempt,
+    /// Shows its caller a plain error in place of the overload (CLI-14).
+    GenericError,
+    /// Tries twelve times whatever was said (CLI-08).
+    Persistent,
+    /// Has no retry budget (CLI-09).
+    NoBudget,
+    /// Takes a 200 with a signal for an error (CLI-19).
+    AdviceIsError,
+    /// Believes Retry-After on a 500 (HNT-15).
+    HintOnAnyStatus,
+    /// Sends its tenant to everybody (REQ-07).
+    TenantToAll,
+}
+
+impl ClientMutant {
+    /// What goes out, changed. `first_deadline` is the Overload-Deadline-Ms of the call's first attempt.
+    pub fn request(self, headers: &mut HeaderMap, first_deadline: Option<&HeaderValue>, number: u64) {
+        match self {
+            Self::StaleDeadline => {
+                if let Some(first) = first_deadline {
+                    headers.insert(field_name::OVERLOAD_DEADLINE_MS, first.clone());
+                }
+            }
+            Self::AttemptStuck => {
+                headers.insert(field_name::OVERLOAD_ATTEMPT, HeaderValue::from_static("1"));
+            }
+            Self::NewKeyEachAttempt if headers.contains_key(field_name::IDEMPOTENCY_KEY) => {
+                let key = format!("\"fresh-{number}\"");
+                if let Ok(value) = HeaderValue::from_str(&key) {
+                    headers.insert(field_name::IDEMPOTENCY_KEY, value);
+                }
+            }
+            Self::TenantToAll => {
+                headers.insert(field_name::OVERLOAD_TENANT, HeaderValue::from_static("\"t1\""));
+            }
+            _ => {}
+        }
+    }
+
+    /// What comes in, changed.
+    pub fn response(
+        self,
+        status: &mut StatusCode,
+        headers: &mut HeaderMap,
+        hint_cap: Duration,
+        now: SystemTime,
+    ) {
+        match self {
+            Self::AdviceIsError
+                if status.is_success() && headers.contains_key(field_name::OVERLOAD_SIGNAL) =>
+            {
+                *status = StatusCode::SERVICE_UNAVAILABLE;
+            }
+            Self::HintOnAnyStatus
+                if status.is_server_error() && headers.contains_key(header::RETRY_AFTER) =>
+            {
+                *status = StatusCode::SERVICE_UNAVAILABLE;
+            }
+            Self::Deaf => {
+                for name in [
+                    header::RETRY_AFTER,
+                    field_name::RETRY_AFTER_MS,
+                    field_name::OVERLOAD_SIGNAL,
+                ] {
+                    headers.remove(name);
+                }
+                headers.remove(header::CONTENT_TYPE);
+            }
+            _ => {
+                let options = ReadOptions {
+                    now,
+                    compat: Compat::On,
+                };
+                if let Reading::Overload(mut overload, _) =
+                    Head::read(*status, headers, &options).finish(None)
+                    && self.overload(&mut overload, hint_cap)
+                {
+                    rewrite(headers, &overload);
+                }
+            }
+        }
+    }
+
+    /// Changes what was said; false where this mutant hears it as it is.
+    fn overload(self, overload: &mut Overload, hint_cap: Duration) -> bool {
+        let delay = overload.hint.delay_or_zero();
+        let plain = |delay| Hint::After {
+            delay,
+            granularity: Granularity::Milliseconds,
+        };
+        match self {
+            Self::Early => {
+                overload.hint = match overload.hint {
+                    Hint::Window { delay, max } => Hint::Window {
+                        delay: delay / 2,
+                        max: max / 2,
+                    },
+                    Hint::After { delay, granularity } => Hint::After {
+                        delay: delay / 2,
+                        granularity,
+                    },
+                    Hint::Absent => return false,
+                };
+            }
+            Self::Late if !delay.is_zero() => {
+                let late = delay * 10 + Duration::from_secs(1);
+                overload.hint = Hint::Window {
+                    delay: late,
+                    max: late + Duration::from_millis(50),
+                };
+            }
+            Self::IgnoresRetryNo if overload.retry == Retry::No => {
+                overload.retry = Retry::After;
+                overload.applied = Applied::No;
+                overload.hint = plain(Duration::from_millis(50));
+            }
+            Self::ClampsOverCap if delay > hint_cap => overload.hint = plain(Duration::from_millis(100)),
+            Self::ReplaysMaybe if overload.applied == Applied::Maybe => overload.applied = Applied::No,
+            Self::NoJitter if !delay.is_zero() => overload.hint = Hint::Window { delay, max: delay },
+            _ => return false,
+        }
+        true
+    }
+
+    /// The result, changed.
+    pub fn result(self, result: &mut Value) {
+        if self == Self::GenericError && result["kind"] == "overloaded" {
+            *result = json!({"kind": "error", "why": "transport", "message": "500 Internal Server Error",
+                "attempts": result["attempts"], "elapsed_ms": result["elapsed_ms"]});
+        }
+    }
+}
+
+/// Puts a changed refusal in place of the one that was sent; the body's content type goes, so that the body is not
+/// read beside it.
+fn rewrite(headers: &mut HeaderMap, overload: &Overload) {
+    let encoded = write::overload(overload, Audience::Trusted);
+    headers.remove(header::CONTENT_TYPE);
+    for name in [
+        header::RETRY_AFTER,
+        field_name::RETRY_AFTER_MS,
+        field_name::OVERLOAD_SIGNAL,
+    ] {
+        match encoded.headers.get(&name) {
+            Some(value) => headers.insert(name, value.clone()),
+            None => headers.remove(name),
+        };
+    }
+}
+
+impl ClientMutant {
+    /// The policy's knobs, changed.
+    pub fn knobs(self, mut knobs: PolicyKnobs) -> PolicyKnobs {
+        match self {
+            Self::Persistent => knobs.max_attempts = Some(12),
+            Self::NoBudget => {
+                knobs.budget = Some(BudgetKnobs {
+                    capacity: Some(u32::MAX),
+                })
+            }
+            _ => {}
+        }
+        knobs
+    }
+}

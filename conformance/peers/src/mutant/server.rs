@@ -1,0 +1,162 @@
+//! Broken servers: our server behind an edge that changes what it says or hears.
+
+use clap::ValueEnum;
+use holdoff_contract::field_name;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+/// A rule to break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ServerMutant {
+    /// Retry-After as an HTTP-date (SRV-09).
+    Date,
+    /// Overload as 500 (SRV-03).
+    Status500,
+    /// One hint for everybody (SRV-11).
+    OneHint,
+    /// Rejects that may be cached (SRV-12).
+    Cacheable,
+    /// Body and header say different delays (SRV-06).
+    BodyDiffers,
+    /// No Overload-Signal (SRV-04).
+    NoSignal,
+    /// An overload code on validation failures (SRV-18).
+    CodeOnValidation,
+    /// Retry-After rounded down (SRV-08).
+    RoundsDown,
+    /// Says who else is there (SEC-02).
+    LeaksTenant,
+    /// Two Retry-After lines (SRV-08).
+    TwoRetryAfter,
+    /// A window wider than a minute (SRV-25).
+    WideWindow,
+    /// Body status is not the status sent (SRV-07).
+    BodyStatus,
+    /// Malformed tiers count as critical (SRQ-05).
+    AnyTierIsCritical,
+    /// Deadlines are not heard (SRQ-02, ADM-02).
+    DeafToDeadline,
+    /// Queues a hundred times their declared depth (ADM-01).
+    DeepQueue,
+    /// Anybody may name a tenant (SRQ-08).
+    TrustsAnybody,
+}
+
+impl ServerMutant {
+    /// What comes in, changed.
+    pub fn request(self, headers: &mut HeaderMap) {
+        match self {
+            Self::AnyTierIsCritical if headers.contains_key(field_name::OVERLOAD_TIER) => {
+                headers.insert(field_name::OVERLOAD_TIER, HeaderValue::from_static("critical"));
+            }
+            Self::DeafToDeadline => {
+                headers.remove(field_name::OVERLOAD_DEADLINE_MS);
+            }
+            _ => {}
+        }
+    }
+
+    /// What goes out, changed: status, head and the whole body.
+    pub fn response(self, status: &mut StatusCode, headers: &mut HeaderMap, body: &mut Vec<u8>) {
+        if matches!(status.as_u16(), 400 | 404 | 409 | 413 | 415 | 422) {
+            if self == Self::CodeOnValidation {
+                let signal = "v=1, code=queue_full, retry=after, applied=no, after=1000";
+                headers.insert(field_name::OVERLOAD_SIGNAL, HeaderValue::from_static(signal));
+            }
+            return;
+        }
+        if !matches!(status.as_u16(), 429 | 503) {
+            return;
+        }
+        match self {
+            Self::Date => {
+                let date = HeaderValue::from_static("Fri, 31 Dec 2027 23:59:59 GMT");
+                headers.insert(header::RETRY_AFTER, date);
+            }
+            Self::Status500 => *status = StatusCode::INTERNAL_SERVER_ERROR,
+            Self::OneHint => {
+                set_signal(headers, &[("after", 1000), ("max", 1200)]);
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                headers.insert(field_name::RETRY_AFTER_MS, HeaderValue::from_static("1000"));
+                change(
+                    body,
+                    &[
+                        ("retry_after_ms", json!(1000)),
+                        ("retry_after_max_ms", json!(1200)),
+                    ],
+                );
+            }
+            Self::Cacheable => {
+                headers.remove(header::CACHE_CONTROL);
+            }
+            Self::BodyDiffers => change(body, &[("retry_after_ms", json!(77_777))]),
+            Self::NoSignal => {
+                headers.remove(field_name::OVERLOAD_SIGNAL);
+            }
+            Self::RoundsDown => {
+                if let Some(ms) = number(headers, &field_name::RETRY_AFTER_MS) {
+                    headers.insert(header::RETRY_AFTER, HeaderValue::from(ms / 1000));
+                }
+            }
+            Self::LeaksTenant => {
+                change(
+                    body,
+                    &[(
+                        "detail",
+                        json!("tenants queued before you: acme (12), globex (7)"),
+                    )],
+                );
+                change(body, &[("queue_depth", json!(19))]);
+            }
+            Self::TwoRetryAfter => {
+                headers.append(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            Self::WideWindow => {
+                let after = number(headers, &field_name::RETRY_AFTER_MS).unwrap_or(1000);
+                set_signal(headers, &[("max", after + 120_000)]);
+                change(body, &[("retry_after_max_ms", json!(after + 120_000))]);
+            }
+            Self::BodyStatus => change(body, &[("status", json!(500))]),
+            _ => {}
+        }
+        if headers.contains_key(header::CONTENT_LENGTH) {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+        }
+    }
+}
+
+fn number(headers: &HeaderMap, name: &http::HeaderName) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+/// Sets integer keys of the signal, as text: a mutant need not be careful.
+fn set_signal(headers: &mut HeaderMap, changes: &[(&str, u64)]) {
+    let Some(signal) = headers
+        .get(field_name::OVERLOAD_SIGNAL)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return;
+    };
+    let kept = signal.split(", ").filter(|member| {
+        let key = member.split('=').next().unwrap_or("");
+        !changes.iter().any(|(name, _)| *name == key)
+    });
+    let mut members: Vec<String> = kept.map(str::to_owned).collect();
+    members.extend(changes.iter().map(|(name, value)| format!("{name}={value}")));
+    if let Ok(value) = HeaderValue::from_str(&members.join(", ")) {
+        headers.insert(field_name::OVERLOAD_SIGNAL, value);
+    }
+}
+
+/// Sets members of a JSON object body.
+fn change(body: &mut Vec<u8>, changes: &[(&str, Value)]) {
+    let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
+        return;
+    };
+    for (name, value) in changes {
+        members.insert((*name).to_owned(), value.clone());
+    }
+    if let Ok(bytes) = serde_json::to_vec(&Value::Object(members)) {
+        *body = bytes;
+    }
+}

@@ -1,0 +1,373 @@
+//! Cases are data: what is played, what must be seen, and which requirements that speaks for.
+//!
+//! A case file that is half understood would quietly test less than it says. So every key is known or refused,
+//! every requirement id must exist, and an error names the file and the case.
+//!
+//! ```yaml
+//! schema: overload-cases/1
+//! cases:
+//!   - id: CLI-06-retry-no
+//!     title: A reject that says retry=no is not retried.
+//!     requirements: [CLI-06]
+//!     client: { ... }        # or `server: { ... }`
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::client_drive::ClientCase;
+use crate::requirement::{Requirements, RequirementsError};
+use crate::server_drive::ServerCase;
+
+/// The case files built into the binary: path under `conformance/cases`, and text.
+pub const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded_cases.rs"));
+
+/// The schema that every case file names in its first line.
+pub const SCHEMA: &str = "overload-cases/1";
+
+/// The longest a case may take; an adapter that hangs costs no more than this.
+pub const MAX_LIMIT_MS: u64 = 120_000;
+
+/// The time limit of a case that names none.
+pub const DEFAULT_LIMIT_MS: u64 = 20_000;
+
+/// How much a failing case weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Level {
+    /// A failure makes the program not conformant.
+    #[default]
+    Must,
+    /// A failure is a warning.
+    Should,
+}
+
+/// Which side is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The program under test calls; the runner answers.
+    Client,
+    /// The program under test answers; the runner calls.
+    Server,
+}
+
+impl Role {
+    /// The word used in reports and commands.
+    pub fn word(self) -> &'static str {
+        match self {
+            Role::Client => "client",
+            Role::Server => "server",
+        }
+    }
+}
+
+/// What is played and what must be seen, for one side.
+#[derive(Debug, Clone)]
+pub enum Body {
+    /// See [`ClientCase`].
+    Client(Box<ClientCase>),
+    /// See [`ServerCase`].
+    Server(Box<ServerCase>),
+}
+
+/// One case.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Unique over all files; what `--filter` matches.
+    pub id: String,
+    /// One sentence: what must be true.
+    pub title: String,
+    /// The requirement ids that it speaks for; never empty.
+    pub requirements: Vec<String>,
+    /// How much a failure weighs; MUST by default.
+    pub level: Level,
+    /// Capabilities that the program must declare in `hello`; without them the case is not applicable.
+    pub needs: Vec<String>,
+    /// Where the case comes from: a field case id, a vector id.
+    pub source: Option<String>,
+    /// Why the case cannot be run (yet); it is then reported as untestable.
+    pub excluded: Option<String>,
+    /// True when the case measures time and therefore runs alone.
+    pub timing: bool,
+    /// The time limit in ms, 1..=[`MAX_LIMIT_MS`].
+    pub limit_ms: u64,
+    /// What is played and expected.
+    pub body: Body,
+    /// The file that the case was read from.
+    pub file: String,
+}
+
+impl Case {
+    /// Which side the case judges.
+    pub fn role(&self) -> Role {
+        match self.body {
+            Body::Client(_) => Role::Client,
+            Body::Server(_) => Role::Server,
+        }
+    }
+}
+
+/// A case as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCase {
+    id: String,
+    title: String,
+    requirements: Vec<String>,
+    #[serde(default)]
+    level: Level,
+    #[serde(default)]
+    needs: Vec<String>,
+    #[serde(default)]
+    source: Option<String>,
+    #[serde(default)]
+    excluded: Option<String>,
+    #[serde(default = "yes")]
+    timing: bool,
+    #[serde(default = "default_limit_ms")]
+    limit_ms: u64,
+    #[serde(default)]
+    client: Option<Box<ClientCase>>,
+    #[serde(default)]
+    server: Option<Box<ServerCase>>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_limit_ms() -> u64 {
+    DEFAULT_LIMIT_MS
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    schema: String,
+    cases: Vec<RawCase>,
+}
+
+/// Why the cases could not be loaded. Every one of these ends the runner with exit code 2.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A directory or file could not be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// What was read.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// Not YAML, a key that is not known, a value of the wrong type.
+    #[error("{file}: {message}")]
+    Syntax {
+        /// The case file.
+        file: String,
+        /// Where and what, in the words of the parser.
+        message: String,
+    },
+    /// The file is well-formed, but a value in it is not allowed.
+    #[error("{file}: case {case}: {message}")]
+    Case {
+        /// The case file.
+        file: String,
+        /// The case id.
+        case: String,
+        /// Which value, and what the limit is.
+        message: String,
+    },
+    /// The requirement list itself is broken.
+    #[error(transparent)]
+    Requirements(#[from] RequirementsError),
+    /// No case at all.
+    #[error("{0}: no case file (*.yaml) there")]
+    Empty(String),
+}
+
+/// All cases, checked against the requirement list.
+#[derive(Debug, Clone)]
+pub struct CaseSet {
+    /// The cases in the order of their files.
+    pub cases: Vec<Case>,
+    /// The requirements that they speak for.
+    pub requirements: Requirements,
+}
+
+/// Loads the cases that are built into the binary.
+///
+/// # Errors
+/// A case file is broken; a test of this crate shows that none is.
+pub fn load_embedded() -> Result<CaseSet, LoadError> {
+    load(
+        EMBEDDED
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned())),
+    )
+}
+
+/// Loads every `*.yaml` under a directory instead.
+///
+/// # Errors
+/// The directory cannot be read, holds no case, or a case file is broken.
+pub fn load_dir(dir: &Path) -> Result<CaseSet, LoadError> {
+    let mut paths = Vec::new();
+    collect(dir, &mut paths)?;
+    paths.sort();
+    if paths.is_empty() {
+        return Err(LoadError::Empty(dir.display().to_string()));
+    }
+    let mut files = Vec::with_capacity(paths.len());
+    for path in paths {
+        let text = fs::read_to_string(&path).map_err(|error| LoadError::Read {
+            path: path.clone(),
+            error,
+        })?;
+        files.push((path.display().to_string(), text));
+    }
+    load(files)
+}
+
+fn collect(dir: &Path, into: &mut Vec<PathBuf>) -> Result<(), LoadError> {
+    let read = |error| LoadError::Read {
+        path: dir.to_owned(),
+        error,
+    };
+    for entry in fs::read_dir(dir).map_err(read)? {
+        let path = entry.map_err(read)?.path();
+        if path.is_dir() {
+            collect(&path, into)?;
+        } else if path.extension().is_some_and(|ext| ext == "yaml") {
+            into.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Loads cases from named texts.
+///
+/// # Errors
+/// A text is not a case file, names a requirement that does not exist, or repeats an id.
+pub fn load(files: impl IntoIterator<Item = (String, String)>) -> Result<CaseSet, LoadError> {
+    let requirements = Requirements::load_embedded()?;
+    let mut cases = Vec::new();
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    for (file, text) in files {
+        let raw: RawFile = serde_saphyr::from_str(&text).map_err(|error| LoadError::Syntax {
+            file: file.clone(),
+            message: error.to_string(),
+        })?;
+        if raw.schema != SCHEMA {
+            let message = format!("schema is {:?}; this runner reads {SCHEMA:?}", raw.schema);
+            return Err(LoadError::Syntax { file, message });
+        }
+        for raw in raw.cases {
+            let id = raw.id.clone();
+            let fail = |message: String| LoadError::Case {
+                file: file.clone(),
+                case: id.clone(),
+                message,
+            };
+            if let Some(other) = seen.insert(id.clone(), file.clone()) {
+                return Err(fail(format!("the id is already used in {other}")));
+            }
+            cases.push(check(raw, &file, &requirements).map_err(fail)?);
+        }
+    }
+    Ok(CaseSet { cases, requirements })
+}
+
+fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if raw.id.is_empty() || raw.id.len() > 80 || !raw.id.chars().all(plain) {
+        return Err("id must be 1 to 80 of A-Z a-z 0-9 - _ . (it becomes part of a URL path)".to_owned());
+    }
+    if raw.title.trim().is_empty() {
+        return Err("title is empty".to_owned());
+    }
+    if raw.requirements.is_empty() {
+        return Err("requirements is empty; a case speaks for at least one".to_owned());
+    }
+    if let Some(unknown) = raw.requirements.iter().find(|id| requirements.get(id).is_none()) {
+        return Err(format!("requirement {unknown:?} is not in requirements.toml"));
+    }
+    if !(1..=MAX_LIMIT_MS).contains(&raw.limit_ms) {
+        return Err(format!(
+            "limit_ms is {}; allowed are 1 to {MAX_LIMIT_MS}",
+            raw.limit_ms
+        ));
+    }
+    let body = match (raw.client, raw.server) {
+        (Some(client), None) => {
+            client.validate()?;
+            Body::Client(client)
+        }
+        (None, Some(server)) => {
+            server.validate()?;
+            Body::Server(server)
+        }
+        _ => return Err("exactly one of `client` and `server` must be there".to_owned()),
+    };
+    Ok(Case {
+        id: raw.id,
+        title: raw.title,
+        requirements: raw.requirements,
+        level: raw.level,
+        needs: raw.needs,
+        source: raw.source,
+        excluded: raw.excluded,
+        timing: raw.timing,
+        limit_ms: raw.limit_ms,
+        body,
+        file: file.to_owned(),
+    })
+}
+
+/// An inclusive range, written as one number or as `[lo, hi]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(from = "RawRange")]
+pub struct Range {
+    /// The least value that is in it.
+    pub lo: u64,
+    /// The greatest value that is in it.
+    pub hi: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawRange {
+    One(u64),
+    Two([u64; 2]),
+}
+
+impl From<RawRange> for Range {
+    fn from(raw: RawRange) -> Self {
+        match raw {
+            RawRange::One(n) => Range { lo: n, hi: n },
+            RawRange::Two([lo, hi]) => Range { lo, hi },
+        }
+    }
+}
+
+impl Range {
+    /// True when the value lies in the range.
+    pub fn holds(self, value: u64) -> bool {
+        (self.lo..=self.hi).contains(&value)
+    }
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.lo == self.hi {
+            write!(f, "{}", self.lo)
+        } else {
+            write!(f, "{} to {}", self.lo, self.hi)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! Plays a server and judges a client.
+//!
+//! A client that says "I waited" proves nothing; a server that saw one request cannot know why. So a case keeps two
+//! witnesses apart: [`wire::WireLog`], what the runner's own sockets saw, and the replies, what the client said.
+//! The judge reads both, and is a pure function over them.
+
+mod judge;
+mod judge_fields;
+mod judge_result;
+#[cfg(test)]
+mod judge_tests;
+mod origin;
+mod reader;
+pub mod script;
+mod seen;
+pub mod spec;
+mod timeline;
+pub mod wire;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use serde_json::{Map, Value, json};
+
+pub use spec::ClientCase;
+
+use crate::adapter::{Adapter, AdapterError, AdapterPool, COMMAND_LIMIT};
+use crate::case::Case;
+use crate::clock;
+use crate::run::RunContext;
+use crate::vector;
+use crate::verdict::{Findings, NotRun, Outcome};
+use judge::{Played, judge};
+use origin::Origin;
+use seen::{CallSeen, Reply};
+use spec::{Group, ParseCase, Port, Start, Who};
+
+/// How much earlier than the case's own limit the replies are given up, so that the wire log can still be shown.
+const SPARE: Duration = Duration::from_millis(500);
+
+/// Runs one case against the client behind the adapter.
+///
+/// # Errors
+/// [`NotRun`] says why there are no findings.
+pub async fn run_case(
+    case: &Case,
+    body: &ClientCase,
+    adapters: &AdapterPool,
+    context: &RunContext,
+) -> Outcome {
+    let adapter = adapters.get().await?;
+    if !body.parse.is_empty() {
+        return parse_all(&adapter, &body.parse).await;
+    }
+    let origin = Origin::open(Duration::from_millis(body.refuse_ms))
+        .map_err(|error| NotRun::Harness(format!("loopback: {error}")))?;
+    let started = clock::now();
+    let drive = Drive {
+        case,
+        body,
+        context,
+        adapter: &adapter,
+        origin: &origin,
+        started,
+        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+    };
+    drive.configure(&drive.shared_client()).await?;
+    let groups = drive.play().await?;
+    tokio::time::sleep(Duration::from_millis(body.watch_ms)).await;
+    let metrics = drive.metrics().await?;
+    let played = Played {
+        groups,
+        log: origin.log(),
+        started,
+        slack: context.slack,
+        metrics,
+    };
+    Ok(judge(body, &played))
+}
+
+async fn parse_all(adapter: &Adapter, cases: &[ParseCase]) -> Outcome {
+    let mut all = Findings::default();
+    for case in cases {
+        let headers: Vec<(&str, &str)> = case
+            .headers
+            .iter()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(n, v)| (n, v.strip_prefix(' ').unwrap_or(v)))
+            .collect();
+        let command = json!({
+            "cmd": "parse",
+            "response": {"status": case.status, "headers": headers, "body": case.body},
+            "now": case.now,
+            "policy": {},
+            "request": {"idempotent": case.idempotent},
+        });
+        let one = vector::ask(adapter, command, &case.expect).await?;
+        let shown = case.headers.join("; ");
+        all.checks.extend(one.checks.into_iter().map(|mut check| {
+            check.name = format!("{} of [{shown}]", check.name);
+            check
+        }));
+        all.timeline.extend(one.timeline);
+    }
+    Ok(all)
+}
+
+struct Drive<'a> {
+    case: &'a Case,
+    body: &'a ClientCase,
+    context: &'a RunContext,
+    adapter: &'a Adapter,
+    origin: &'a Origin,
+    started: Instant,
+    give_up: Instant,
+}
+
+impl Drive<'_> {
+    fn shared_client(&self) -> String {
+        format!("{}/{}", self.context.run_id, self.case.id)
+    }
+
+    fn path(&self, group: &Group, index: usize) -> String {
+        format!(
+            "/c/{}/{}/{}-{index}",
+            self.context.run_id, self.case.id, group.name
+        )
+    }
+
+    async fn configure(&self, client: &str) -> Result<(), NotRun> {
+        let urls = |ports: &[Port]| -> Vec<String> {
+            ports
+                .iter()
+                .map(|port| self.origin.base(*port).to_owned())
+                .collect()
+        };
+        let mut command = json!({
+            "cmd": "configure", "client": client,
+            "trusted": urls(&self.body.trusted), "instances": urls(&self.body.instances),
+            "tenant": self.body.tenant, "vocabulary": self.body.vocabulary,
+        });
+        if let Some(policy) = &self.body.policy {
+            command["policy"] = policy.clone();
+        }
+        self.adapter.request(command, COMMAND_LIMIT).await?;
+        Ok(())
+    }
+
+    /// Plays the groups: one without `at_ms` when those before it have ended, one with it beside them.
+    async fn play(&self) -> Result<Vec<Vec<CallSeen>>, NotRun> {
+        let mut done: Vec<Option<Vec<CallSeen>>> = self.body.calls.iter().map(|_| None).collect();
+        let mut batch: Vec<usize> = Vec::new();
+        for index in 0..=self.body.calls.len() {
+            let beside = self
+                .body
+                .calls
+                .get(index)
+                .is_some_and(|group| group.at_ms.is_some());
+            if !beside && !batch.is_empty() {
+                let runs = batch.iter().map(|&index| self.group(&self.body.calls[index]));
+                for (&index, seen) in batch.iter().zip(join_all(runs).await) {
+                    done[index] = Some(seen?);
+                }
+                batch.clear();
+            }
+            batch.push(index);
+        }
+        Ok(done.into_iter().flatten().collect())
+    }
+
+    async fn group(&self, group: &Group) -> Result<Vec<CallSeen>, NotRun> {
+        if let Some(at_ms) = group.at_ms {
+            let due = self.started + Duration::from_millis(at_ms);
+            tokio::time::sleep_until(due.into()).await;
+        }
+        let steps = Arc::new(group.script.clone());
+        let mut clients = Vec::with_capacity(group.count);
+        for index in 0..group.count {
+            self.origin.route(self.path(group, index), Arc::clone(&steps));
+            clients.push(match group.client {
+                Who::Shared => self.shared_client(),
+                Who::Own => {
+                    let own = format!("{}/{}-{index}", self.shared_client(), group.name);
+                    self.configure(&own).await?;
+                    own
+                }
+            });
+        }
+        let calls = clients
+            .iter()
+            .enumerate()
+            .map(|(index, client)| self.call(group, index, client));
+        Ok(match group.start {
+            Start::Together => join_all(calls).await,
+            Start::InTurn => {
+                let mut seen = Vec::with_capacity(group.count);
+                for call in calls {
+                    seen.push(call.await);
+                }
+                seen
+            }
+        })
+    }
+
+    fn command(&self, group: &Group, index: usize, client: &str) -> Value {
+        let ask = &group.request;
+        let mut request = json!({
+            "method": ask.method.as_deref().unwrap_or("GET"),
+            "url": format!("{}{}", self.origin.base(group.port), self.path(group, index)),
+            "headers": ask.headers, "body": ask.body, "stream": ask.stream,
+            "idempotency_key": ask.idempotency_key, "deadline_ms": ask.deadline_ms,
+            "tier": ask.tier, "task_class": ask.task_class,
+        });
+        if let Some(tenant) = &ask.tenant {
+            request["tenant"] = Value::String(tenant.clone());
+        }
+        let mut command = json!({"cmd": "call", "client": client, "request": request});
+        if let Some(incoming) = &group.incoming {
+            command["incoming"] = incoming.clone();
+        }
+        command
+    }
+
+    async fn call(&self, group: &Group, index: usize, client: &str) -> CallSeen {
+        let sent = clock::now();
+        let left = self.give_up.saturating_duration_since(sent);
+        let mut cancelled = None;
+        let reply = match self.adapter.send(self.command(group, index, client)).await {
+            Err(error) => Err(error),
+            Ok(pending) => {
+                let id = pending.id.clone();
+                let reply = self.adapter.reply(pending, left);
+                match group.cancel_at_ms {
+                    None => reply.await,
+                    Some(at_ms) => {
+                        let cancel = async {
+                            tokio::time::sleep(Duration::from_millis(at_ms)).await;
+                            cancelled = Some(clock::now());
+                            self.adapter
+                                .request(json!({"cmd": "cancel", "call": id}), COMMAND_LIMIT)
+                                .await
+                        };
+                        let (reply, cancel) = tokio::join!(
+                            async {
+                                let reply = reply.await;
+                                (reply, clock::now())
+                            },
+                            cancel
+                        );
+                        let (reply, returned) = reply;
+                        let reply = cancel.and(reply);
+                        return CallSeen::new(
+                            self.path(group, index),
+                            sent,
+                            returned,
+                            cancelled,
+                            reply_of(reply),
+                        );
+                    }
+                }
+            }
+        };
+        CallSeen::new(
+            self.path(group, index),
+            sent,
+            clock::now(),
+            cancelled,
+            reply_of(reply),
+        )
+    }
+
+    async fn metrics(&self) -> Result<Option<Value>, NotRun> {
+        if self.body.metrics.is_empty() {
+            return Ok(None);
+        }
+        let command = json!({"cmd": "metrics", "client": self.shared_client()});
+        match self.adapter.request(command, COMMAND_LIMIT).await {
+            Ok(mut reply) => Ok(reply.remove("result")),
+            Err(AdapterError::Refused { .. }) => Ok(None), // then the checks see that nothing is there
+            Err(other) => Err(other.into()),
+        }
+    }
+}
+
+fn reply_of(reply: Result<Map<String, Value>, AdapterError>) -> Reply {
+    match reply {
+        Err(error) => Reply::Broke(error.to_string()),
+        Ok(mut reply) => match reply.remove("result") {
+            Some(Value::Object(result)) => Reply::Said(result),
+            _ => Reply::Broke(format!(
+                "a reply to `call` without a `result`: {}",
+                Value::Object(reply)
+            )),
+        },
+    }
+}

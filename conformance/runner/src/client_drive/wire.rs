@@ -1,0 +1,83 @@
+//! The wire log: what the runner saw, with instants. The judge reads only this and the replies.
+
+use std::time::Instant;
+
+use super::spec::Port;
+
+/// One request that came in, and what was done with it.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// The port that it came to.
+    pub port: Port,
+    /// Which connection of that port, from 0.
+    pub connection: usize,
+    /// When its head had been read.
+    pub arrived: Instant,
+    /// The method.
+    pub method: String,
+    /// The path, without the query.
+    pub path: String,
+    /// All field lines in order, names in lower case.
+    pub fields: Vec<(String, String)>,
+    /// The body, up to the reader's limit.
+    pub body: Vec<u8>,
+    /// The clock of "never early": taken when the head is handed to the socket, so that no client can have seen it
+    /// before, and a runner that is put to sleep after writing never accuses a client of being early.
+    pub head_at: Option<Instant>,
+    /// The answer in one line.
+    pub answered: String,
+    /// Bytes of the answer's body that the socket took.
+    pub body_written: u64,
+}
+
+impl Exchange {
+    /// The values of a field, in order.
+    pub fn field<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a str> + use<'a, 'n> {
+        self.fields
+            .iter()
+            .filter(move |(have, _)| have == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a field that is there exactly once.
+    pub fn one_field<'a>(&'a self, name: &str) -> Option<&'a str> {
+        let mut values = self.field(name);
+        values.next().filter(|_| values.next().is_none())
+    }
+}
+
+/// What happened on one port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Accepted in all.
+    pub accepted: u64,
+    /// Open now.
+    pub open: u64,
+    /// Open at the same time at most.
+    pub most_open: u64,
+}
+
+/// Everything that happened on the wire during one case.
+#[derive(Debug, Clone, Default)]
+pub struct WireLog {
+    /// Requests in the order of their arrival.
+    pub exchanges: Vec<Exchange>,
+    /// Paths that belong to no call of the case, and requests that are not HTTP.
+    pub strays: Vec<String>,
+    /// The main port.
+    pub main: Connections,
+    /// The second port.
+    pub second: Connections,
+    /// Requests beyond what is kept.
+    pub dropped: u64,
+}
+
+impl WireLog {
+    /// The counters of a port.
+    pub fn port(&mut self, port: Port) -> &mut Connections {
+        match port {
+            Port::Main => &mut self.main,
+            Port::Second => &mut self.second,
+        }
+    }
+}

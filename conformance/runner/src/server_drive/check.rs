@@ -1,0 +1,390 @@
+//! Turns what was seen into checks with an expectation and a sighting. Everything here is a function of recorded
+//! evidence, so that recorded answers, good and bad, can be judged in a test without a server.
+//!
+//! A check that found nothing to look at does not hold: silence is no conformance.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::look::{brief, fitting, of, tally};
+use super::message::{Exchange, Seen};
+use super::play::Evidence;
+use super::reject::Reading;
+use super::rules;
+use super::spec::{Check, Count, Ended, Growth, RulesCheck, SameHead, Silent, Time, Turn, Where, Windows};
+use super::witness;
+use crate::verdict::Findings;
+
+/// Broken rules listed by one check at most; the rest is counted.
+const MAX_LISTED: usize = 6;
+/// Fields that differ from answer to answer by right.
+const OWN_FIELDS: &[&str] = &[
+    "date",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "x-request-id",
+];
+/// Codes of the edge: answers to the caller's own behaviour, not a place in the line.
+const EDGE: &str = "retry_throttled";
+
+/// Judges one check.
+pub fn judge(check: &Check, evidence: &Evidence, slack: Duration, findings: &mut Findings) {
+    match check {
+        Check::Rules(check) => all_rules(check, evidence, findings),
+        Check::Count(check) => count(check, evidence, findings),
+        Check::Forced(check) => forced(&check.of, evidence, findings),
+        Check::Time(check) => time(check, evidence, slack, findings),
+        Check::Windows(check) => windows(check, evidence, findings),
+        Check::Growth(check) => growth(check, evidence, findings),
+        Check::SameHead(check) => same_head(check, evidence, findings),
+        Check::Silent(check) => silent(check, evidence, findings),
+        Check::Turn(check) => turn(check, evidence, findings),
+        Check::Ended(check) => ended(check, evidence, findings),
+        Check::Metric(check) => witness::metric(check, evidence, findings),
+        Check::Moved(check) => witness::moved(check, evidence, findings),
+        Check::Agree(check) => witness::agree(check, evidence, findings),
+        Check::Labels(check) => witness::labels(check, evidence, findings),
+        Check::PageSilent(check) => witness::page_silent(check, evidence, findings),
+        Check::Series(check) => witness::series(check, evidence, findings),
+    }
+}
+
+fn all_rules(check: &RulesCheck, evidence: &Evidence, findings: &mut Findings) {
+    let reject = Where {
+        reject: Some(true),
+        ..Where::default()
+    };
+    let rejects = fitting(evidence, &check.of, &reject).len();
+    findings.check(
+        format!("rejects of {}", check.of),
+        rejects >= check.at_least as usize,
+        format!("at least {} rejects to look at", check.at_least),
+        tally(of(evidence, &check.of)),
+    );
+    let wanted = |rule: &str| {
+        check
+            .only
+            .as_ref()
+            .is_none_or(|only| only.iter().any(|id| id == rule))
+            && !check.but.iter().any(|id| id == rule)
+    };
+    let mut broken: Vec<String> = Vec::new();
+    let mut others = 0_usize;
+    for exchange in of(evidence, &check.of) {
+        for rule in rules::broken(exchange)
+            .into_iter()
+            .filter(|broken| wanted(broken.rule))
+        {
+            let line = format!("{}: {} [{}]", rule.rule, rule.why, brief(exchange));
+            if broken.len() < MAX_LISTED {
+                broken.push(line);
+            } else {
+                others += 1;
+            }
+        }
+    }
+    if others > 0 {
+        broken.push(format!("and {others} more"));
+    }
+    let name = match &check.only {
+        Some(only) => only.join(", "),
+        None => "every rule of single rejects".to_owned(),
+    };
+    let seen = if broken.is_empty() {
+        format!("kept by {rejects} rejects")
+    } else {
+        broken.join("; ")
+    };
+    findings.check(format!("rules of {}", check.of), broken.is_empty(), name, seen);
+}
+
+fn count(check: &Count, evidence: &Evidence, findings: &mut Findings) {
+    let total = of(evidence, &check.of).count();
+    let n = fitting(evidence, &check.of, &check.filter).len();
+    let least = check.min.unwrap_or(0);
+    let most = check.max.unwrap_or(usize::MAX);
+    let ok = total > 0 && n >= least && n <= most && (!check.all || n == total);
+    let bound = match (check.all, check.min, check.max) {
+        (true, _, _) => format!("all of {total}"),
+        (_, Some(min), Some(max)) => format!("{min} to {max}"),
+        (_, Some(min), None) => format!("at least {min}"),
+        (_, None, Some(max)) => format!("at most {max}"),
+        (_, None, None) => "any number".to_owned(),
+    };
+    findings.check(
+        format!("answers to {}", check.of),
+        ok,
+        format!("{bound} with {}", check.filter.words()),
+        format!("{n} of {total}: {}", tally(of(evidence, &check.of))),
+    );
+}
+
+fn forced(label: &str, evidence: &Evidence, findings: &mut Findings) {
+    let mut wrong = Vec::new();
+    let mut n = 0_usize;
+    for exchange in of(evidence, label) {
+        let Some(wanted) = &exchange.forced else { continue };
+        n += 1;
+        let Ok(seen) = &exchange.answer else {
+            wrong.push(format!("{}: {}", wanted.code, brief(exchange)));
+            continue;
+        };
+        let reading = Reading::of(seen);
+        let window = (reading.after(), reading.max());
+        let asked = (
+            i64::try_from(wanted.after_ms).ok(),
+            i64::try_from(wanted.max_ms).ok(),
+        );
+        // The reset of an exhausted quota may lie later than the hint, and then counts (SRV-23).
+        let later = wanted.code == "rate_limited" && window >= asked;
+        let same_window = reading.retry() != Some("after") || window == asked || later;
+        if reading.code() != Some(wanted.code.as_str()) || !same_window {
+            wrong.push(format!(
+                "asked {} {}..{}, got {}",
+                wanted.code,
+                wanted.after_ms,
+                wanted.max_ms,
+                brief(exchange)
+            ));
+        }
+    }
+    wrong.truncate(MAX_LISTED);
+    let ok = n > 0 && wrong.is_empty();
+    let seen = if wrong.is_empty() {
+        format!("{n} as asked")
+    } else {
+        wrong.join("; ")
+    };
+    findings.check(
+        format!("forced rejects of {label}"),
+        ok,
+        "each has the code and window that was forced",
+        seen,
+    );
+}
+
+fn time(check: &Time, evidence: &Evidence, slack: Duration, findings: &mut Findings) {
+    let took: Vec<Duration> = fitting(evidence, &check.of, &check.filter)
+        .into_iter()
+        .map(|(exchange, _)| exchange.head_after)
+        .collect();
+    let least = Duration::from_millis(check.min_ms);
+    let most = Duration::from_millis(check.max_ms) + slack;
+    let (Some(first), Some(last)) = (took.iter().min(), took.iter().max()) else {
+        findings.check(
+            format!("time of {}", check.of),
+            false,
+            format!("an answer with {}", check.filter.words()),
+            tally(of(evidence, &check.of)),
+        );
+        return;
+    };
+    findings.check(
+        format!("time of {}", check.of),
+        *first >= least && *last <= most,
+        format!(
+            "{} to {} ms + {} ms slack",
+            check.min_ms,
+            check.max_ms,
+            slack.as_millis()
+        ),
+        format!(
+            "{} to {} ms over {} answers",
+            first.as_millis(),
+            last.as_millis(),
+            took.len()
+        ),
+    );
+}
+
+/// The windows of rejects that are a place in the line, in the order in which they came.
+fn hints(evidence: &Evidence, label: &str) -> Vec<(i64, Option<i64>)> {
+    let filter = Where {
+        reject: Some(true),
+        not_code: Some(vec![EDGE.to_owned()]),
+        ..Where::default()
+    };
+    fitting(evidence, label, &filter)
+        .into_iter()
+        .filter_map(|(_, seen)| {
+            let reading = Reading::of(seen);
+            (reading.retry() == Some("after")).then_some(())?;
+            Some((reading.after()?, reading.max()))
+        })
+        .collect()
+}
+
+fn windows(check: &Windows, evidence: &Evidence, findings: &mut Findings) {
+    let hints = hints(evidence, &check.of);
+    let least = hints
+        .chunks_exact(check.per.max(1))
+        .map(|run| run.iter().collect::<BTreeSet<_>>().len())
+        .min();
+    findings.check(
+        format!("windows of {}", check.of),
+        least.is_some_and(|least| least >= check.distinct),
+        format!(
+            "at least {} different windows in each {} rejects",
+            check.distinct, check.per
+        ),
+        match least {
+            Some(least) => format!("{least} in the poorest run; {} rejects with a hint", hints.len()),
+            None => format!(
+                "only {} rejects with a hint: {}",
+                hints.len(),
+                tally(of(evidence, &check.of))
+            ),
+        },
+    );
+}
+
+#[expect(clippy::cast_precision_loss, reason = "hints are under 2^27 ms")]
+fn growth(check: &Growth, evidence: &Evidence, findings: &mut Findings) {
+    let largest = |label: &str| hints(evidence, label).into_iter().map(|(after, _)| after).max();
+    let (small, large) = (largest(&check.small), largest(&check.large));
+    let ok =
+        matches!((small, large), (Some(small), Some(large)) if large as f64 >= check.factor * small as f64);
+    findings.check(
+        format!("hints of {} against {}", check.large, check.small),
+        ok,
+        format!("the largest after is at least {} x as far", check.factor),
+        format!("{}: {small:?} ms, {}: {large:?} ms", check.small, check.large),
+    );
+}
+
+fn same_head(check: &SameHead, evidence: &Evidence, findings: &mut Findings) {
+    let answer = |label: &str| of(evidence, label).find_map(|exchange| exchange.answer.clone().ok());
+    let (Some(head), Some(like)) = (answer(&check.of), answer(&check.like)) else {
+        findings.check(
+            "same head",
+            false,
+            "an answer to both",
+            tally(evidence.exchanges.iter()),
+        );
+        return;
+    };
+    let fields = |seen: &Seen| -> BTreeSet<(String, String)> {
+        let lines = seen.headers.iter().map(|(name, value)| {
+            (
+                name.to_ascii_lowercase(),
+                String::from_utf8_lossy(value).into_owned(),
+            )
+        });
+        lines
+            .filter(|(name, _)| !OWN_FIELDS.contains(&name.as_str()))
+            .collect()
+    };
+    let (ours, theirs) = (fields(&head), fields(&like));
+    let differ: Vec<String> = ours
+        .symmetric_difference(&theirs)
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    findings.check(
+        "same head",
+        differ.is_empty() && head.status == like.status,
+        format!("the head of {} is that of {}", check.of, check.like),
+        if differ.is_empty() {
+            format!("{} fields alike", ours.len())
+        } else {
+            differ.join("; ")
+        },
+    );
+    findings.check(
+        "no body",
+        head.body.is_empty(),
+        "an answer to HEAD has no body",
+        format!("{} bytes", head.body.len()),
+    );
+}
+
+fn silent(check: &Silent, evidence: &Evidence, findings: &mut Findings) {
+    let answers = fitting(evidence, &check.of, &check.filter);
+    let mut told = BTreeSet::new();
+    for (_, seen) in &answers {
+        let mut text = String::from_utf8_lossy(&seen.body).to_lowercase();
+        for (name, value) in &seen.headers {
+            text.push_str(&format!("\n{name}: {}", String::from_utf8_lossy(value)).to_lowercase());
+        }
+        told.extend(
+            check
+                .words
+                .iter()
+                .filter(|word| text.contains(&word.to_lowercase())),
+        );
+    }
+    findings.check(
+        format!("words in {}", check.of),
+        !answers.is_empty() && told.is_empty(),
+        format!(
+            "none of {:?} in an answer with {}",
+            check.words,
+            check.filter.words()
+        ),
+        if answers.is_empty() {
+            tally(of(evidence, &check.of))
+        } else {
+            format!("{told:?} in {} answers", answers.len())
+        },
+    );
+}
+
+fn turn(check: &Turn, evidence: &Evidence, findings: &mut Findings) {
+    let served = |exchange: &&Exchange| {
+        exchange
+            .answer
+            .as_ref()
+            .is_ok_and(|seen| (200..300).contains(&seen.status))
+    };
+    let end = |exchange: &Exchange| exchange.sent_at + exchange.done_after;
+    let heavy: Vec<Duration> = of(evidence, &check.by).filter(served).map(end).collect();
+    let overtaken = of(evidence, &check.of)
+        .filter(served)
+        .map(|light| {
+            heavy
+                .iter()
+                .filter(|done| **done > light.sent_at && **done < end(light))
+                .count()
+        })
+        .max();
+    // Without a backlog behind the light one there was no line to be overtaken in.
+    let behind = of(evidence, &check.of).filter(served).map(end).max();
+    let behind = behind.map_or(0, |end| heavy.iter().filter(|done| **done > end).count());
+    findings.check(
+        format!("turn of {}", check.of),
+        overtaken.is_some_and(|n| n <= check.at_most) && behind > check.at_most,
+        format!(
+            "at most {} of {} done before it, and more than that behind it",
+            check.at_most, check.by
+        ),
+        format!("{overtaken:?} before, {behind} behind"),
+    );
+}
+
+fn ended(check: &Ended, evidence: &Evidence, findings: &mut Findings) {
+    let ends = evidence
+        .ended
+        .get(&check.of)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let mut wrong: Vec<String> = Vec::new();
+    for end in ends {
+        match end {
+            Ok(state) if check.not.contains(state) => wrong.push(state.clone()),
+            Ok(_) => {}
+            Err(why) => wrong.push(why.clone()),
+        }
+    }
+    let n = ends.len();
+    let failed = wrong.len();
+    wrong.truncate(MAX_LISTED);
+    findings.check(
+        format!("ends of {}", check.of),
+        n >= check.at_least && failed == 0,
+        format!(
+            "at least {} tasks behind 202, each with a terminal state, none in {:?}",
+            check.at_least, check.not
+        ),
+        format!("{n} tasks, {failed} without or with a wrong one: {wrong:?}"),
+    );
+}

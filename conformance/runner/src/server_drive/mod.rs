@@ -1,0 +1,241 @@
+//! Plays a caller and judges a server.
+//!
+//! A server's own tests cannot show that its refusals are honest: they share its reading of the contract. Here the
+//! server is seen from outside only. A case (see [`spec`]) says what the server declares, what is done to it and what
+//! must be seen; [`play`] does it over real sockets ([`probe`]); [`check`] judges what was seen, with our own reading of
+//! a reject ([`reject`], [`rules`]) and the metrics page as the second witness ([`page`], [`witness`]).
+//!
+//! With an adapter each case gets a process of its own: a server that a case has broken cannot colour the next one. A
+//! bare URL is driven with ordinary traffic only; what needs a fixture or a declared profile is then not applicable.
+
+use serde_json::Value;
+use url::Url;
+
+use crate::adapter::{Adapter, AdapterPool, COMMAND_LIMIT};
+use crate::case::Case;
+use crate::run::RunContext;
+use crate::verdict::{Findings, NotRun, Outcome};
+
+mod ask;
+pub mod check;
+pub mod look;
+pub mod message;
+pub mod page;
+pub mod play;
+pub mod probe;
+#[cfg(test)]
+mod recorded;
+pub mod reject;
+pub mod rules;
+pub mod spec;
+mod witness;
+
+use message::{Exchange, NoAnswer};
+use play::{Evidence, Stage};
+use probe::Address;
+pub use spec::ServerCase;
+use spec::{Check, Step};
+
+/// Exchanges listed in the timeline of a case at most.
+const MAX_TIMELINE: usize = 40;
+
+/// What is judged: a program behind an adapter, or a bare URL.
+#[derive(Debug)]
+pub enum ServerTarget {
+    /// Started anew with `start` for each case.
+    Adapter(AdapterPool),
+    /// A running server that is only driven with ordinary traffic (profile server-core).
+    Url {
+        /// Its base URL.
+        url: Url,
+        /// Where its metrics are, when they are to be looked at.
+        metrics_url: Option<Url>,
+    },
+}
+
+/// Runs one case against the target. The time limit of the case is put around this call by the runner.
+///
+/// # Errors
+/// [`NotRun`] says why there are no findings.
+pub async fn run_case(
+    case: &Case,
+    body: &ServerCase,
+    target: &ServerTarget,
+    context: &RunContext,
+) -> Outcome {
+    match target {
+        ServerTarget::Adapter(pool) => {
+            let adapter = pool.start_own().await?;
+            let needed = body
+                .fixtures()
+                .into_iter()
+                .chain(case.needs.iter().map(String::as_str));
+            let missing: Vec<&str> = needed.filter(|name| !adapter.can(name)).collect();
+            if !missing.is_empty() {
+                adapter.stop().await;
+                let words = format!("the adapter does not declare {}", missing.join(", "));
+                return Err(NotRun::NotApplicable(words));
+            }
+            let stage = match start(adapter, body).await {
+                Ok(stage) => stage,
+                Err((adapter, why)) => {
+                    adapter.stop().await;
+                    return Err(why);
+                }
+            };
+            let outcome = on(&stage, body, context, true).await;
+            if let Some(adapter) = &stage.adapter {
+                adapter.stop().await;
+            }
+            outcome
+        }
+        ServerTarget::Url { url, metrics_url } => {
+            if !body.plain {
+                let why = "needs an adapter: a bare URL takes no profile and no fixture";
+                return Err(NotRun::NotApplicable(why.to_owned()));
+            }
+            let address =
+                |url: &Url| Address::parse(url.as_str()).map_err(|error| NotRun::Harness(error.to_string()));
+            let metrics = metrics_url.as_ref().map(address).transpose()?;
+            let stage = Stage {
+                server: address(url)?,
+                metrics,
+                adapter: None,
+            };
+            on(&stage, body, context, false).await
+        }
+    }
+}
+
+/// Starts the server of a case.
+async fn start(adapter: Adapter, body: &ServerCase) -> Result<Stage, (Adapter, NotRun)> {
+    let mut command = serde_json::json!({"cmd": "start"});
+    command["profile"] = body.profile.clone().unwrap_or_else(|| serde_json::json!({}));
+    let reply = match adapter.request(command, COMMAND_LIMIT).await {
+        Ok(reply) => reply,
+        Err(error) => return Err((adapter, error.into())),
+    };
+    let url = |name: &str| {
+        reply
+            .get(name)
+            .and_then(Value::as_str)
+            .map(Address::parse)
+            .transpose()
+    };
+    match (url("url"), url("metrics_url")) {
+        (Ok(Some(server)), Ok(metrics)) => Ok(Stage {
+            server,
+            metrics,
+            adapter: Some(adapter),
+        }),
+        (Ok(None), _) => Err((
+            adapter,
+            NotRun::PeerBroke("the answer to `start` has no url".to_owned()),
+        )),
+        (Err(error), _) | (_, Err(error)) => Err((adapter, NotRun::PeerBroke(error.to_string()))),
+    }
+}
+
+/// Plays and judges on a running server.
+async fn on(stage: &Stage, body: &ServerCase, context: &RunContext, fixtures: bool) -> Outcome {
+    let blind = stage.metrics.is_none() && !fixtures;
+    let checks: Vec<&Check> = body
+        .checks
+        .iter()
+        .filter(|check| !(blind && check.needs_metrics()))
+        .collect();
+    let to_metrics = |step: &Step| match step {
+        Step::Load(sends) | Step::Background(sends) => sends.iter().any(|send| send.to_metrics),
+        Step::AwaitMetric(_) => true,
+        _ => false,
+    };
+    if checks.is_empty() || (blind && body.steps.iter().any(to_metrics)) {
+        return Err(NotRun::NotApplicable(
+            "needs the metrics page; no --metrics-url was given".to_owned(),
+        ));
+    }
+    let evidence = play::play(stage, &body.steps).await?;
+    if !fixtures {
+        could_be_provoked(body, &evidence)?;
+    }
+    let mut findings = Findings::default();
+    answered(&evidence, &mut findings);
+    for check in checks {
+        check::judge(check, &evidence, context.slack, &mut findings);
+    }
+    tell(&evidence, &mut findings);
+    Ok(findings)
+}
+
+/// A bare URL that took everything it was sent was not overloaded: nothing was shown, for or against it.
+fn could_be_provoked(body: &ServerCase, evidence: &Evidence) -> Result<(), NotRun> {
+    for step in &body.steps {
+        let Step::Flood(flood) = step else { continue };
+        let of_flood = || look::of(evidence, &flood.send.label);
+        let left = |exchange: &&Exchange| exchange.answer == Err(NoAnswer::Left);
+        let served = |exchange: &Exchange| {
+            exchange
+                .answer
+                .as_ref()
+                .is_ok_and(|seen| (200..300).contains(&seen.status))
+        };
+        let taken = of_flood().any(served) && of_flood().filter(|exchange| !left(exchange)).all(served);
+        if taken {
+            return Err(NotRun::Untestable(format!(
+                "no reject in {} requests: ordinary traffic does not overload this server",
+                of_flood().count()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Every request was answered: a server that hangs, resets or talks garbage fails whatever else it does.
+fn answered(evidence: &Evidence, findings: &mut Findings) {
+    let missing: Vec<String> = evidence
+        .exchanges
+        .iter()
+        .filter_map(|exchange| {
+            let error = ask::unanswered(exchange)?;
+            Some(format!(
+                "{} {} ({}): {error}",
+                exchange.ask.method, exchange.ask.path, exchange.label
+            ))
+        })
+        .collect();
+    let answers = evidence
+        .exchanges
+        .iter()
+        .filter(|exchange| exchange.answer.is_ok())
+        .count();
+    let n = missing.len();
+    let seen = match missing.first() {
+        None => format!("{answers} answers"),
+        Some(first) => format!("{n} of {} were not; the first: {first}", evidence.exchanges.len()),
+    };
+    findings.check(
+        "answers",
+        n == 0 && answers > 0,
+        "every request gets a complete HTTP answer",
+        seen,
+    );
+}
+
+fn tell(evidence: &Evidence, findings: &mut Findings) {
+    let mut by_time: Vec<_> = evidence.exchanges.iter().collect();
+    by_time.sort_by_key(|exchange| exchange.sent_at);
+    for exchange in by_time.iter().take(MAX_TIMELINE) {
+        findings.saw(format!(
+            "{:>6} ms  {} {} ({})  ->  {} in {} ms",
+            exchange.sent_at.as_millis(),
+            exchange.ask.method,
+            exchange.ask.path,
+            exchange.label,
+            look::brief(exchange),
+            exchange.done_after.as_millis()
+        ));
+    }
+    if by_time.len() > MAX_TIMELINE {
+        findings.saw(format!("        and {} more", by_time.len() - MAX_TIMELINE));
+    }
+}

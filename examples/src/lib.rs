@@ -1,0 +1,7 @@
+//! What the examples share: a load of callers that can be pointed at a server, and what it counts.
+
+pub mod load;
+pub mod report;
+pub mod storm;
+pub mod tally;
+pub mod watch;

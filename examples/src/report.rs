@@ -1,0 +1,167 @@
+//! The tables at the end of the quickstart.
+
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::tally::{End, Tally, quantile, ratio};
+use crate::watch::{Watch, tier_name};
+
+/// One group of callers, for the table.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What kind of callers.
+    pub name: &'static str,
+    /// Their calls.
+    pub tally: Tally,
+    /// Retries that left before their hint had passed.
+    pub early: u64,
+    /// Retries sent.
+    pub retries: u64,
+}
+
+/// What the server did, for the table.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// Tasks a second that the workers can do.
+    pub capacity: f64,
+    /// Length of the load.
+    pub length: Duration,
+    /// What was seen from inside.
+    pub watch: Watch,
+    /// State at the end.
+    pub state: String,
+    /// From the last arrival until the state was normal and nothing was left.
+    pub recovered: Option<Duration>,
+    /// Tickets that still hold a charge at the end. Stays zero.
+    pub tickets: u32,
+}
+
+/// One column a group.
+pub fn callers(groups: &[Group]) -> Table {
+    let mut table = new_table();
+    let mut header = vec![String::from("callers")];
+    header.extend(groups.iter().map(|group| group.name.to_owned()));
+    table.set_header(header);
+    let mut row = |name: &str, cell: &dyn Fn(&Group) -> String| {
+        let mut cells = vec![name.to_owned()];
+        cells.extend(groups.iter().map(cell));
+        table.add_row(cells);
+    };
+    row("calls", &|group| group.tally.calls.len().to_string());
+    row("served in time", &|group| {
+        percent(group.tally.count(End::Served), group.tally.calls.len() as u64)
+    });
+    for tier in 0..3 {
+        row(&format!("  {}", tier_name(tier)), &|group| {
+            let (share, calls) = group.tally.served_of_tier(tier);
+            format!("{:.1} % of {calls}", share * 100.0)
+        });
+    }
+    row("told why and when (typed overload)", &|group| {
+        percent(group.tally.count(End::Refused), group.tally.calls.len() as u64)
+    });
+    row("failed after all their attempts", &|group| {
+        percent(group.tally.count(End::Failed), group.tally.calls.len() as u64)
+    });
+    row("attempts per call", &|group| {
+        format!("{:.2}", group.tally.attempts_per_call())
+    });
+    row("retries", &|group| group.retries.to_string());
+    row("  of them early (before the hint)", &|group| {
+        group.early.to_string()
+    });
+    row("time of served calls, p50 / p99", &|group| {
+        let times = group.tally.served_times();
+        format!(
+            "{} / {}",
+            show(quantile(&times, 0.5)),
+            show(quantile(&times, 0.99))
+        )
+    });
+    align(&mut table);
+    table
+}
+
+/// The server's side.
+pub fn service(service: &Service, groups: &[Group]) -> Table {
+    let mut table = new_table();
+    table.set_header(["server", ""]);
+    let served: u64 = groups
+        .iter()
+        .map(|group| group.tally.served_by(service.length))
+        .sum();
+    let rate = served as f64 / service.length.as_secs_f64();
+    table.add_row(["capacity", &format!("{:.0} tasks/s", service.capacity)]);
+    table.add_row([
+        "goodput under load",
+        &format!(
+            "{rate:.0} tasks/s served in time = {:.0} % of capacity",
+            100.0 * rate / service.capacity
+        ),
+    ]);
+    let mut waits: Vec<(Duration, Duration)> = groups.iter().flat_map(|group| group.tally.waits()).collect();
+    waits.sort_unstable();
+    let mut predicted: Vec<Duration> = waits.iter().map(|wait| wait.0).collect();
+    let mut measured: Vec<Duration> = waits.iter().map(|wait| wait.1).collect();
+    let mut off: Vec<Duration> = waits.iter().map(|wait| wait.0.abs_diff(wait.1)).collect();
+    for list in [&mut predicted, &mut measured, &mut off] {
+        list.sort_unstable();
+    }
+    for (name, list) in [
+        ("wait in queue, predicted", &predicted),
+        ("wait in queue, measured", &measured),
+        ("prediction error", &off),
+    ] {
+        let cell = format!(
+            "p50 {}, p95 {}",
+            show(quantile(list, 0.5)),
+            show(quantile(list, 0.95))
+        );
+        table.add_row([name, &cell]);
+    }
+    let depths: Vec<String> = service
+        .watch
+        .depth
+        .iter()
+        .enumerate()
+        .map(|(tier, (deepest, limit))| format!("{} {deepest}/{limit}", tier_name(tier)))
+        .collect();
+    table.add_row(["deepest queue / limit", &depths.join(", ")]);
+    table.add_row([
+        "queue over its limit",
+        &format!(
+            "{} of {} readings",
+            service.watch.over_limit, service.watch.readings
+        ),
+    ]);
+    table.add_row(["places still held", &service.tickets.to_string()]);
+    let after = service.recovered.map_or("not yet".to_owned(), |after| {
+        format!("{:.1} s after the last arrival", after.as_secs_f64())
+    });
+    table.add_row(["state at the end", &format!("{} ({after})", service.state)]);
+    align(&mut table);
+    table
+}
+
+fn new_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table
+}
+
+fn align(table: &mut Table) {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{part} ({:.1} %)", ratio(part, whole) * 100.0)
+}
+
+fn show(time: Option<Duration>) -> String {
+    time.map_or("-".to_owned(), |time| {
+        format!("{:.0} ms", time.as_secs_f64() * 1000.0)
+    })
+}

@@ -1,0 +1,140 @@
+//! The client.
+
+use std::future::poll_fn;
+
+use holdoff_tower::{CallOptions, Counters, Error, OverloadLayer, OverloadService};
+use http::Method;
+use reqwest::{IntoUrl, Request, Response};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::body::Body;
+use crate::transport::{Redirects, Transport};
+use crate::{ClientBuilder, RequestBuilder};
+
+/// A `reqwest::Client` that obeys overload. Cheap to clone; clones share connections, retry budgets, hold-offs and
+/// counters, so make one and keep it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    service: OverloadService<Transport>,
+}
+
+impl Client {
+    /// A client with the contract's defaults over a new `reqwest::Client` with reqwest's defaults.
+    ///
+    /// # Panics
+    /// Where `reqwest::Client::new` does: when no TLS backend can be initialised. [`ClientBuilder::build`] reports
+    /// it instead.
+    #[expect(
+        clippy::expect_used,
+        reason = "nothing that is set can be wrong; the rest is documented, as in reqwest"
+    )]
+    pub fn new() -> Self {
+        Self::builder().build().expect("reqwest can be set up")
+    }
+
+    /// Sets up a client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// A client with the contract's defaults over a `reqwest::Client` that exists already.
+    ///
+    /// Two things cannot be changed on a finished reqwest client. Its own retries: build it with
+    /// `.retry(reqwest::retry::never())`, since retries at two layers multiply (CLI-18; by default reqwest repeats
+    /// what HTTP/2 and HTTP/3 servers say they never looked at). And its redirects, which take headers along to
+    /// other origins: so a wrapped client never sends `Overload-Tenant`. [`ClientBuilder::http`] takes your settings
+    /// and needs neither care.
+    pub fn wrap(client: reqwest::Client) -> Self {
+        Self::over(
+            Transport {
+                client,
+                redirects: Redirects::Theirs,
+            },
+            &default_layer(),
+        )
+    }
+
+    pub(crate) fn over(transport: Transport, layer: &OverloadLayer) -> Self {
+        Self {
+            service: layer.layer(transport),
+        }
+    }
+
+    /// Starts a GET.
+    pub fn get<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::GET, url)
+    }
+
+    /// Starts a POST. It is sent again only where the server said that nothing was done, or with an idempotency key.
+    pub fn post<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::POST, url)
+    }
+
+    /// Starts a PUT.
+    pub fn put<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::PUT, url)
+    }
+
+    /// Starts a PATCH. It is sent again only where the server said that nothing was done, or with an idempotency key.
+    pub fn patch<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::PATCH, url)
+    }
+
+    /// Starts a DELETE.
+    pub fn delete<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::DELETE, url)
+    }
+
+    /// Starts a HEAD.
+    pub fn head<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::HEAD, url)
+    }
+
+    /// Starts a request with any method.
+    pub fn request<U: IntoUrl>(&self, method: Method, url: U) -> RequestBuilder {
+        RequestBuilder::new(self.clone(), self.service.get_ref().client.request(method, url))
+    }
+
+    /// Makes the call that a reqwest request describes; its `timeout` is the deadline of the whole call.
+    ///
+    /// # Errors
+    /// See [`RequestBuilder::send`].
+    pub async fn execute(&self, request: Request) -> Result<Response, Error> {
+        self.execute_with(request, CallOptions::new()).await
+    }
+
+    /// As [`Self::execute`], with the wishes of the call. A deadline in them wins over the request's `timeout`.
+    ///
+    /// # Errors
+    /// See [`RequestBuilder::send`].
+    pub async fn execute_with(&self, request: Request, mut options: CallOptions) -> Result<Response, Error> {
+        options.deadline = options.deadline.or_else(|| request.timeout().copied());
+        let request = http::Request::<reqwest::Body>::try_from(request).map_err(Error::request)?;
+        let mut request = request.map(Body::from);
+        request.extensions_mut().insert(options);
+        let mut service = self.service.clone();
+        poll_fn(|cx| service.poll_ready(cx)).await?;
+        let response = service.call(request).await?;
+        // Nothing was read of the body of almost every answer; then it is reqwest's own again.
+        let response = response.map(|body| body.into_inner().unwrap_or_else(reqwest::Body::wrap));
+        Ok(Response::from(response))
+    }
+
+    /// The counts of all calls through this client and its clones.
+    pub fn counters(&self) -> &Counters {
+        self.service.counters()
+    }
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn default_layer() -> OverloadLayer {
+    OverloadLayer::builder()
+        .classify(crate::transport::classify)
+        .build()
+}

@@ -1,0 +1,201 @@
+//! One request, in reqwest's manner.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
+use holdoff_policy::Incoming;
+use holdoff_tower::{BoxError, CallOptions, Error};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Body, Response};
+use serde::Serialize;
+
+use crate::Client;
+
+/// Builds a request and makes the call. A bad value is told by [`Self::send`], as reqwest does it.
+#[derive(Debug)]
+#[must_use = "a request does nothing until it is sent"]
+pub struct RequestBuilder {
+    client: Client,
+    request: reqwest::RequestBuilder,
+    options: CallOptions,
+    invalid: Option<Error>,
+}
+
+impl RequestBuilder {
+    pub(crate) fn new(client: Client, request: reqwest::RequestBuilder) -> Self {
+        Self {
+            client,
+            request,
+            options: CallOptions::new(),
+            invalid: None,
+        }
+    }
+
+    fn map(mut self, change: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder) -> Self {
+        self.request = change(self.request);
+        self
+    }
+
+    fn set<T, V>(mut self, value: T, put: impl FnOnce(&mut CallOptions, V)) -> Self
+    where
+        T: TryInto<V>,
+        T::Error: Into<BoxError>,
+    {
+        match value.try_into() {
+            Ok(value) => put(&mut self.options, value),
+            Err(error) => {
+                self.invalid.get_or_insert_with(|| Error::request(error));
+            }
+        }
+        self
+    }
+
+    /// Adds a header.
+    pub fn header<K, V>(self, name: K, value: V) -> Self
+    where
+        HeaderName: TryFrom<K>,
+        <HeaderName as TryFrom<K>>::Error: Into<http::Error>,
+        HeaderValue: TryFrom<V>,
+        <HeaderValue as TryFrom<V>>::Error: Into<http::Error>,
+    {
+        self.map(|request| request.header(name, value))
+    }
+
+    /// Adds headers, replacing those of the same names.
+    pub fn headers(self, headers: HeaderMap) -> Self {
+        self.map(|request| request.headers(headers))
+    }
+
+    /// Sets HTTP basic authentication.
+    pub fn basic_auth<U: Display, P: Display>(self, username: U, password: Option<P>) -> Self {
+        self.map(|request| request.basic_auth(username, password))
+    }
+
+    /// Sets a bearer token.
+    pub fn bearer_auth<T: Display>(self, token: T) -> Self {
+        self.map(|request| request.bearer_auth(token))
+    }
+
+    /// Sets the body. One in memory can be sent again; one that is a stream is sent once (CLI-13).
+    pub fn body<T: Into<Body>>(self, body: T) -> Self {
+        self.map(|request| request.body(body))
+    }
+
+    /// Adds to the query string.
+    pub fn query<T: Serialize + ?Sized>(self, query: &T) -> Self {
+        self.map(|request| request.query(query))
+    }
+
+    /// Sets a form body and its content type.
+    pub fn form<T: Serialize + ?Sized>(self, form: &T) -> Self {
+        self.map(|request| request.form(form))
+    }
+
+    /// Sets a JSON body and its content type.
+    pub fn json<T: Serialize + ?Sized>(self, json: &T) -> Self {
+        self.map(|request| request.json(json))
+    }
+
+    /// Sets the HTTP version.
+    pub fn version(self, version: http::Version) -> Self {
+        self.map(|request| request.version(version))
+    }
+
+    /// Time for the whole call, all attempts, all waits and the reading of the response's body included. It travels
+    /// as `Overload-Deadline-Ms`, and replaces a timeout that the reqwest client has. Default: the client's, else
+    /// none.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.options.deadline = Some(deadline);
+        self
+    }
+
+    /// The same as [`Self::deadline`], under reqwest's name: a time limit that each attempt had anew would not limit
+    /// the call.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.deadline(timeout)
+    }
+
+    /// How much the work matters when not all of it can be done. Default: the client's, else not said (deferrable).
+    pub fn tier(mut self, tier: Tier) -> Self {
+        self.options.tier = Some(tier);
+        self
+    }
+
+    /// The kind of work, `[a-z][a-z0-9._-]*`, at most 64 bytes: the server estimates its length by it.
+    pub fn task_class<T>(self, class: T) -> Self
+    where
+        T: TryInto<TaskClass>,
+        T::Error: Into<BoxError>,
+    {
+        self.set(class, |options, class| options.task_class = Some(class))
+    }
+
+    /// One key for this operation, 1 to 255 printable ASCII characters: the same on each attempt, so that a server
+    /// which knows the key does the work once. Makes a POST safe to send again.
+    pub fn idempotency_key<T>(self, key: T) -> Self
+    where
+        T: TryInto<IdempotencyKey>,
+        T::Error: Into<BoxError>,
+    {
+        self.set(key, |options, key| options.idempotency_key = Some(key))
+    }
+
+    /// Whose work it is, 1 to 128 printable ASCII characters. Sent only to origins that the client trusts.
+    pub fn tenant<T>(self, tenant: T) -> Self
+    where
+        T: TryInto<Tenant>,
+        T::Error: Into<BoxError>,
+    {
+        self.set(tenant, |options, tenant| options.tenant = Some(tenant))
+    }
+
+    /// An estimate of the work, for the server to charge.
+    pub fn cost(mut self, cost: Duration) -> Self {
+        self.options.cost = Some(cost);
+        self
+    }
+
+    /// The request that this call is made in answer to: its deadline and tier bind this call, and retries stay with
+    /// one layer (CONTRACT section 6).
+    pub fn incoming(mut self, incoming: Incoming) -> Self {
+        self.options.incoming = Some(incoming);
+        self
+    }
+
+    /// The reqwest request, and the wishes that go with it: see [`Client::execute_with`].
+    ///
+    /// # Errors
+    /// A bad URL, header, query, body, task class, key or tenant.
+    pub fn build(self) -> Result<(reqwest::Request, CallOptions), Error> {
+        match self.invalid {
+            Some(error) => Err(error),
+            None => Ok((self.request.build().map_err(Error::request)?, self.options)),
+        }
+    }
+
+    /// A copy of this builder; `None` where the body is a stream, or a value was bad.
+    pub fn try_clone(&self) -> Option<Self> {
+        match &self.invalid {
+            Some(_) => None,
+            None => Some(Self {
+                client: self.client.clone(),
+                request: self.request.try_clone()?,
+                options: self.options.clone(),
+                invalid: None,
+            }),
+        }
+    }
+
+    /// Makes the call: sends, waits and sends again as the policy says. A response that is not a refusal for
+    /// overload is `Ok`, whatever its status.
+    ///
+    /// # Errors
+    /// [`Error::is_request`] where the request could not be built, [`Error::is_overloaded`] where the server refused
+    /// it, else a failure of the transport or the end of the deadline.
+    pub async fn send(self) -> Result<Response, Error> {
+        let client = self.client.clone();
+        let (request, options) = self.build()?;
+        client.execute_with(request, options).await
+    }
+}

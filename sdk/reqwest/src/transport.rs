@@ -1,0 +1,217 @@
+//! reqwest as the service under the layer.
+//!
+//! Two habits of reqwest do not fit a caller that owns its retries and its headers. It retries by itself, which is
+//! turned off where the client is ours. And it takes our fields along when a redirect leads to another origin: a
+//! tenant's name must not go there (REQ-07). So a client of ours stops at such a redirect, and the step across is
+//! made here, without the tenant and without the credentials that reqwest would leave behind as well.
+
+use std::error::Error as StdError;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use holdoff_contract::field_name::OVERLOAD_TENANT;
+use holdoff_tower::{AttemptContext, BoxError, Failure, Redirected, ReplayBody, by_io_kind};
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, LOCATION, PROXY_AUTHORIZATION,
+    TRANSFER_ENCODING, WWW_AUTHENTICATE,
+};
+use http::request::Parts;
+use http::{HeaderName, Method, Request, Response, StatusCode, Uri};
+use reqwest::ResponseBuilderExt;
+use tower_service::Service;
+use url::Url;
+
+use crate::body::Body;
+
+/// reqwest's own default.
+pub(crate) const MAX_REDIRECTS: usize = 10;
+
+/// Who follows a redirect to another origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Redirects {
+    /// This transport: the client was built with [`same_origin`].
+    Ours { max: usize },
+    /// The client, or nobody: it was handed to us as it is.
+    Theirs,
+}
+
+/// A redirect chain that does not end.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {max} redirects")]
+pub(crate) struct TooManyRedirects {
+    max: usize,
+}
+
+/// A `reqwest::Client` as a service over `http` types.
+#[derive(Clone, Debug)]
+pub(crate) struct Transport {
+    pub(crate) client: reqwest::Client,
+    pub(crate) redirects: Redirects,
+}
+
+/// The redirect policy of a client of ours: follow within an origin, stop before another.
+pub(crate) fn same_origin(max: usize) -> reqwest::redirect::Policy {
+    reqwest::redirect::Policy::custom(move |attempt| {
+        let crosses = attempt
+            .previous()
+            .last()
+            .is_none_or(|last| !is_same_origin(last, attempt.url()));
+        if crosses {
+            attempt.stop()
+        } else if attempt.previous().len() > max {
+            attempt.error(TooManyRedirects { max })
+        } else {
+            attempt.follow()
+        }
+    })
+}
+
+fn is_same_origin(a: &Url, b: &Url) -> bool {
+    a.scheme() == b.scheme()
+        && a.host_str() == b.host_str()
+        && a.port_or_known_default() == b.port_or_known_default()
+}
+
+/// What a failure of reqwest means for sending again.
+pub(crate) fn classify(error: &(dyn StdError + 'static)) -> Failure {
+    if error.is::<TooManyRedirects>() {
+        return Failure::Final;
+    }
+    match error.downcast_ref::<reqwest::Error>() {
+        Some(error) if error.is_builder() || error.is_redirect() => Failure::Final,
+        Some(error) if error.is_connect() => Failure::NotConnected,
+        Some(_) => Failure::Broken,
+        None => by_io_kind(error),
+    }
+}
+
+impl Service<Request<Body>> for Transport {
+    type Response = Response<reqwest::Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { client, redirects } = self.clone();
+        Box::pin(async move {
+            let asked = Url::parse(&request.uri().to_string())?;
+            let response = match redirects {
+                Redirects::Theirs => send(&client, request).await?,
+                Redirects::Ours { max } => follow(&client, max, request).await?,
+            };
+            Ok(into_http(response, &asked))
+        })
+    }
+}
+
+/// Sends once through reqwest, with what is left of the call's deadline as reqwest's own limit too: it also covers
+/// the reading of the response's body, after the head was handed on.
+async fn send(client: &reqwest::Client, request: Request<Body>) -> Result<reqwest::Response, BoxError> {
+    let context = request.extensions().get::<AttemptContext>().copied();
+    let mut request = reqwest::Request::try_from(request.map(reqwest::Body::from))?;
+    if let Some(left) = context.and_then(|context| context.time_left) {
+        *request.timeout_mut() = Some(left);
+    }
+    Ok(client.execute(request).await?)
+}
+
+/// Sends, and follows redirects from one origin to another, at most `max` of them.
+async fn follow(
+    client: &reqwest::Client,
+    max: usize,
+    request: Request<Body>,
+) -> Result<reqwest::Response, BoxError> {
+    let (mut parts, body) = request.into_parts();
+    let mut body = Some(body);
+    let mut crossed = 0;
+    loop {
+        let copy = body.as_ref().and_then(ReplayBody::replay);
+        let Some(sending) = copy.or_else(|| body.take()) else {
+            return Err("the body was a stream and has been sent".into());
+        };
+        let response = send(client, Request::from_parts(parts.clone(), sending)).await?;
+        let Some(next) = crosses(&response) else {
+            return Ok(response);
+        };
+        if drops_body(response.status(), &parts.method) {
+            turn_into_get(&mut parts);
+            body = Some(Body::Bytes(bytes::Bytes::new()));
+        }
+        if body.is_none() {
+            // As reqwest does it: what cannot be sent again is not redirected.
+            return Ok(response);
+        }
+        if crossed == max {
+            return Err(TooManyRedirects { max }.into());
+        }
+        crossed += 1;
+        leave_origin(&mut parts);
+        parts.uri = next;
+    }
+}
+
+/// Where this response redirects to, if that is another origin.
+fn crosses(response: &reqwest::Response) -> Option<Uri> {
+    let redirects = matches!(
+        response.status(),
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    let location = response.headers().get(LOCATION).filter(|_| redirects)?;
+    let next = response.url().join(location.to_str().ok()?).ok()?;
+    let follows = matches!(next.scheme(), "http" | "https") && !is_same_origin(&next, response.url());
+    next.as_str().parse().ok().filter(|_| follows)
+}
+
+/// RFC 9110 sections 15.4.2 to 15.4.4, as browsers and reqwest do it.
+fn drops_body(status: StatusCode, method: &Method) -> bool {
+    match status {
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method == Method::POST,
+        StatusCode::SEE_OTHER => *method != Method::HEAD,
+        _ => false,
+    }
+}
+
+fn turn_into_get(parts: &mut Parts) {
+    parts.method = Method::GET;
+    for name in [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, TRANSFER_ENCODING] {
+        parts.headers.remove(name);
+    }
+}
+
+/// What stays behind: the tenant (REQ-07), and what reqwest leaves behind too.
+fn leave_origin(parts: &mut Parts) {
+    const COOKIE2: HeaderName = HeaderName::from_static("cookie2");
+    for name in [
+        OVERLOAD_TENANT,
+        AUTHORIZATION,
+        COOKIE,
+        COOKIE2,
+        PROXY_AUTHORIZATION,
+        WWW_AUTHENTICATE,
+    ] {
+        parts.headers.remove(name);
+    }
+}
+
+/// As an `http` response that turns back into the same reqwest response, its URL included.
+fn into_http(response: reqwest::Response, asked: &Url) -> Response<reqwest::Body> {
+    let url = response.url().clone();
+    let elsewhere = !is_same_origin(&url, asked);
+    let mut response = Response::<reqwest::Body>::from(response);
+    if let Ok(carrier) = Response::builder().url(url).body(()) {
+        response
+            .extensions_mut()
+            .extend(carrier.into_parts().0.extensions);
+    }
+    if elsewhere {
+        response.extensions_mut().insert(Redirected);
+    }
+    response
+}

@@ -1,0 +1,355 @@
+//! The one loop that sleeps and sends.
+//!
+//! It decides nothing: the policy says what to do next, the loop does it and tells what came of it. What it has to
+//! get right is bookkeeping: a call that is dropped anywhere gives back what it holds, a connection is freed before
+//! a wait, a service is polled ready before it is called and not kept ready while nobody calls it.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use holdoff_policy::{Action, Call, Destination, Finish, Outcome, Send as Sending};
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+use tracing::{Instrument, Span};
+
+use crate::body::{ReplayBody, ResponseBody};
+use crate::clock;
+use crate::error::{BoxError, Error, Failure};
+use crate::options::CallReport;
+use crate::origin;
+use crate::plan::Plan;
+use crate::reject::{self, Receipt};
+use crate::service::Shared;
+use crate::telemetry::Buffer;
+
+/// Makes one call: sleeps and sends until the policy says that it is over.
+pub(crate) async fn drive<S, B, RB>(
+    mut inner: Inner<S>,
+    mut plan: Plan<B>,
+    shared: Arc<Shared>,
+) -> Result<Response<ResponseBody<RB>>, Error>
+where
+    S: Service<Request<B>, Response = Response<RB>> + Clone,
+    S::Error: Into<BoxError>,
+    B: ReplayBody,
+    RB: Body<Data = Bytes> + Unpin,
+{
+    let mut call = Running::start(&plan, Arc::clone(&shared));
+    let mut last = Last::Nothing;
+    loop {
+        let (now, action) = call.next_action();
+        let limit = call.limit(now);
+        match action {
+            Action::WaitUntil(at) => {
+                inner = inner.idle();
+                last.settle(Some(at)).await;
+                clock::sleep_until(at).await;
+                inner = inner.ready(limit).await;
+            }
+            Action::Send(send) => {
+                // A response that is still here belongs to an attempt that is followed by another.
+                last.settle(limit).await;
+                let Some(request) = plan.request(&send) else {
+                    return Err(Error::request("the body was a stream and has been sent"));
+                };
+                shared.counters.attempt();
+                let span = attempt_span(&request, &send);
+                let brought = attempt(inner, request, limit, &shared).instrument(span).await;
+                call.on_outcome(brought.received, brought.outcome);
+                (inner, last) = (brought.inner, brought.last);
+            }
+            Action::Finish(finish) => return end(finish, last, limit, call.report()).await,
+        }
+    }
+}
+
+/// What one attempt brought.
+struct Brought<S, RB: Body> {
+    inner: Inner<S>,
+    last: Last<RB>,
+    received: Instant,
+    outcome: Outcome,
+}
+
+/// Sends once, within what is left of the call's deadline (CLI-28), and reads what comes back.
+async fn attempt<S, B, RB>(
+    inner: Inner<S>,
+    request: Request<B>,
+    limit: Option<Instant>,
+    shared: &Shared,
+) -> Brought<S, RB>
+where
+    S: Service<Request<B>, Response = Response<RB>>,
+    S::Error: Into<BoxError>,
+    RB: Body<Data = Bytes> + Unpin,
+{
+    let mut service = match inner.ready(limit).await {
+        Inner::Ready(service) => service,
+        inner @ Inner::Idle(_) => {
+            return Brought {
+                inner,
+                last: Last::Nothing,
+                received: clock::now(),
+                outcome: Outcome::TimedOut,
+            };
+        }
+        // Nothing was sent, so nothing was applied.
+        Inner::Broken(service, error) => {
+            let (inner, last) = (Inner::Idle(service), Last::Failed(Failure::NotConnected, error));
+            return Brought {
+                inner,
+                last,
+                received: clock::now(),
+                outcome: Outcome::NotConnected,
+            };
+        }
+    };
+    let result = clock::within(limit, service.call(request))
+        .await
+        .map(|done| done.map_err(Into::into));
+    let received = clock::now();
+    let inner = Inner::Idle(service);
+    let (last, outcome) = match result {
+        Err(clock::RanOut) => (Last::Nothing, Outcome::TimedOut),
+        Ok(Ok(response)) => {
+            let receipt = Receipt {
+                received,
+                limit,
+                compat: shared.compat,
+            };
+            let (response, outcome) = reject::judge(response, &receipt, &shared.counters).await;
+            (Last::Response(response), outcome)
+        }
+        Ok(Err(error)) => {
+            let error: BoxError = error;
+            let failure = (shared.classify)(&*error);
+            tracing::debug!(failure = ?failure, "attempt failed");
+            let outcome = match failure {
+                // The transport's own limit is set to the same instant as ours.
+                _ if limit.is_some_and(|limit| received >= limit) => Outcome::TimedOut,
+                Failure::NotConnected => Outcome::NotConnected,
+                Failure::Broken => Outcome::Broken,
+                Failure::Final => Outcome::Answered,
+            };
+            (Last::Failed(failure, error), outcome)
+        }
+    };
+    Brought {
+        inner,
+        last,
+        received,
+        outcome,
+    }
+}
+
+/// Hands on what the last attempt brought, or the reason why the call stopped.
+async fn end<RB: Body<Data = Bytes>>(
+    finish: Finish,
+    mut last: Last<RB>,
+    limit: Option<Instant>,
+    report: CallReport,
+) -> Result<Response<ResponseBody<RB>>, Error> {
+    match finish {
+        Finish::GiveUp(give_up) => {
+            last.settle(limit).await;
+            let failed = match last {
+                Last::Failed(failure, error) => Some((failure, error)),
+                Last::Nothing | Last::Response(_) => None,
+            };
+            Err(Error::gave_up(give_up, failed))
+        }
+        Finish::Deliver => match last {
+            Last::Response(mut response) => {
+                response.extensions_mut().insert(report);
+                Ok(response)
+            }
+            Last::Failed(_, error) => Err(Error::transport(error)),
+            Last::Nothing => Err(Error::request("there is no answer to deliver")),
+        },
+    }
+}
+
+/// The service under the layer, and whether it may be called.
+pub(crate) enum Inner<S> {
+    /// Polled ready: to be called once.
+    Ready(S),
+    /// To be polled first.
+    Idle(S),
+    /// Polling it failed: what the next send brings.
+    Broken(S, BoxError),
+}
+
+impl<S> Inner<S> {
+    /// Gives up a place that was polled ready, before a wait: somebody else may want it.
+    fn idle(self) -> Self
+    where
+        S: Clone,
+    {
+        match self {
+            Self::Ready(ready) => {
+                let service = ready.clone();
+                // A clone is not ready; dropping the original is what gives the place up.
+                drop(ready);
+                Self::Idle(service)
+            }
+            other => other,
+        }
+    }
+
+    /// Polls the service ready, before the policy is asked, so that the deadline which a send carries is still true.
+    async fn ready<B>(self, limit: Option<Instant>) -> Self
+    where
+        S: Service<Request<B>>,
+        S::Error: Into<BoxError>,
+    {
+        let Self::Idle(mut service) = self else {
+            return self;
+        };
+        let polled = clock::within(limit, poll_fn(|cx| service.poll_ready(cx))).await;
+        match polled {
+            Ok(Ok(())) => Self::Ready(service),
+            Ok(Err(error)) => Self::Broken(service, error.into()),
+            // The policy sees that time is up.
+            Err(clock::RanOut) => Self::Idle(service),
+        }
+    }
+}
+
+/// What the last attempt left behind.
+enum Last<RB: Body> {
+    Nothing,
+    Response(Response<ResponseBody<RB>>),
+    Failed(Failure, BoxError),
+}
+
+impl<RB: Body<Data = Bytes>> Last<RB> {
+    /// Gets rid of a response that is not handed on, so that its connection is free while the call waits.
+    async fn settle(&mut self, until: Option<Instant>) {
+        if let Self::Response(_) = self
+            && let Self::Response(response) = std::mem::replace(self, Self::Nothing)
+        {
+            reject::drain(response.into_body(), until).await;
+        }
+    }
+}
+
+/// A call under way. Dropping it cancels it, so that its charge and its place among the waiting go back whatever
+/// ends it (CLI-17).
+struct Running {
+    call: Call,
+    destination: Arc<Mutex<Destination>>,
+    shared: Arc<Shared>,
+}
+
+impl Running {
+    fn start<B: ReplayBody>(plan: &Plan<B>, shared: Arc<Shared>) -> Self {
+        let (scheme, authority) = origin::key(&plan.parts().uri);
+        let destination = shared.destinations.get(scheme, &authority);
+        let call = Call::new(Arc::clone(&shared.policy), plan.spec(), clock::now());
+        Self {
+            call,
+            destination,
+            shared,
+        }
+    }
+
+    fn report(&self) -> CallReport {
+        CallReport {
+            attempts: self.call.attempts(),
+            waited: self.call.waited(),
+        }
+    }
+
+    /// Where the call's time ends.
+    fn limit(&self, now: Instant) -> Option<Instant> {
+        clock::after(now, self.call.time_left(now)?)
+    }
+
+    /// What to do, and when that was asked.
+    fn next_action(&mut self) -> (Instant, Action) {
+        let now = clock::now();
+        let mut events = Buffer::default();
+        let Self {
+            call,
+            destination,
+            shared,
+        } = self;
+        let action = shared
+            .entropy
+            .with(|rng| call.next_action(now, &mut lock(destination), rng, &mut events));
+        events.flush(&self.shared.counters);
+        (now, action)
+    }
+
+    fn on_outcome(&mut self, received: Instant, outcome: Outcome) {
+        let now = clock::now();
+        let mut events = Buffer::default();
+        let Self {
+            call,
+            destination,
+            shared,
+        } = self;
+        shared.entropy.with(|rng| {
+            call.on_outcome(received, now, outcome, &mut lock(destination), rng, &mut events);
+        });
+        events.flush(&self.shared.counters);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut events = Buffer::default();
+        self.call
+            .cancel(clock::now(), &mut lock(&self.destination), &mut events);
+        events.flush(&self.shared.counters);
+    }
+}
+
+/// The policy leaves no destination half changed, so a lock that is poisoned by a panic elsewhere is as good as new.
+fn lock(destination: &Mutex<Destination>) -> MutexGuard<'_, Destination> {
+    destination.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The span of one attempt, by the OpenTelemetry names. No path and no query: they may hold secrets.
+fn attempt_span<B>(request: &Request<B>, send: &Sending) -> Span {
+    let (_, authority) = origin::key(request.uri());
+    tracing::debug_span!(
+        "holdoff.attempt",
+        http.request.method = request.method().as_str(),
+        http.request.resend_count = send.number.saturating_sub(1),
+        server.address = &*authority,
+        overload.tier = send.tier.map(|tier| tier.as_str()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_place_that_was_polled_ready_is_given_up_before_a_wait() {
+        let held = Arc::new(());
+        let place = Arc::downgrade(&held);
+        let idle = Inner::Ready(Ready { _place: held }).idle();
+        assert!(matches!(&idle, Inner::Idle(_)));
+        assert_eq!(place.strong_count(), 0);
+    }
+
+    /// Holds a place, which its clones do not have, as tower's own limits do.
+    struct Ready {
+        _place: Arc<()>,
+    }
+
+    impl Clone for Ready {
+        fn clone(&self) -> Self {
+            Self {
+                _place: Arc::default(),
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What one call asks for, carried in the request's extensions.
+//!
+//! A tower stack hands on nothing but the request, so the wishes of a call travel inside it: put a
+//! [`CallOptions`] into `request.extensions_mut()` before the request enters the layer.
+
+use std::time::Duration;
+
+use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
+use holdoff_policy::Incoming;
+
+/// The wishes of one call; what is `None` is taken from the layer's defaults, or not said.
+///
+/// Fields of CONTRACT section 3 that stand in the request's headers already are read as if they had been set here;
+/// what is set here wins. `Overload-Attempt` is always ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct CallOptions {
+    /// Time for the whole call, all attempts and waits included. It limits each attempt by what is left
+    /// (CLI-28), and travels as `Overload-Deadline-Ms` (REQ-02). Default: the layer's, else none: then only waiting
+    /// is bounded (180 s), not a slow answer.
+    pub deadline: Option<Duration>,
+    /// How much the work matters: `Overload-Tier`. Default: the layer's, else not said (deferrable at the server).
+    pub tier: Option<Tier>,
+    /// Kind of work: `Overload-Task-Class`.
+    pub task_class: Option<TaskClass>,
+    /// Whose work: `Overload-Tenant`, sent only to trusted origins (REQ-07). Default: the layer's.
+    pub tenant: Option<Tenant>,
+    /// The caller's estimate of the work: `Overload-Cost-Ms`.
+    pub cost: Option<Duration>,
+    /// The same on each attempt (REQ-08); makes a method that is not idempotent safe to send again.
+    pub idempotency_key: Option<IdempotencyKey>,
+    /// The request this call is made in answer to (CONTRACT section 6).
+    pub incoming: Option<Incoming>,
+}
+
+impl CallOptions {
+    /// Nothing asked for.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the deadline of the whole call.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets the tier.
+    pub fn tier(mut self, tier: Tier) -> Self {
+        self.tier = Some(tier);
+        self
+    }
+
+    /// Sets the task class.
+    pub fn task_class(mut self, class: TaskClass) -> Self {
+        self.task_class = Some(class);
+        self
+    }
+
+    /// Sets the tenant.
+    pub fn tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = Some(tenant);
+        self
+    }
+
+    /// Sets the cost estimate.
+    pub fn cost(mut self, cost: Duration) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// Sets the idempotency key.
+    pub fn idempotency_key(mut self, key: IdempotencyKey) -> Self {
+        self.idempotency_key = Some(key);
+        self
+    }
+
+    /// Sets the request that this call answers.
+    pub fn incoming(mut self, incoming: Incoming) -> Self {
+        self.incoming = Some(incoming);
+        self
+    }
+}
+
+/// What an attempt knows about itself; put into the extensions of each request that leaves the layer, for
+/// transports with limits or telemetry of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AttemptContext {
+    /// 1 for the first send.
+    pub number: u32,
+    /// What was left of the call's deadline at send.
+    pub time_left: Option<Duration>,
+}
+
+/// What it took to get this answer; put into the extensions of every response that the layer hands on. (A call that
+/// stopped says the same in its [`crate::Error`].)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallReport {
+    /// Sends made: 1 where the first was answered.
+    pub attempts: u32,
+    /// Time spent waiting, without the attempts themselves.
+    pub waited: Duration,
+}

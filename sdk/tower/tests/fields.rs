@@ -1,0 +1,173 @@
+//! What a call says about itself on the wire, attempt by attempt.
+
+mod support;
+
+use holdoff_contract::{Attempt, Tier};
+use holdoff_policy::Incoming;
+use holdoff_tower::{CallOptions, OverloadLayer};
+use support::{Server, Step, call, get, ms, post, window};
+
+fn refusals(times: usize) -> Server {
+    Server::new((0..times).map(|_| Step::Answer(window(100, 200))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_shrinks_by_at_least_the_wait_and_attempts_count_up() {
+    let server = refusals(4);
+    let options = CallOptions::new()
+        .deadline(ms(5000))
+        .tier(Tier::NonSheddable)
+        .task_class("lint".try_into().unwrap());
+    assert!(call(&OverloadLayer::new(), &server, get(options)).await.is_ok());
+    let seen = server.seen();
+    assert_eq!(seen.len(), 5);
+    assert_eq!(seen[0].number("overload-deadline-ms"), 5000);
+    for (two, gap) in seen.windows(2).zip(server.gaps()) {
+        let shrunk = two[0].number("overload-deadline-ms") - two[1].number("overload-deadline-ms");
+        assert!(
+            shrunk >= u64::try_from(gap.as_millis()).unwrap(),
+            "{shrunk} against {gap:?}"
+        );
+    }
+    let attempts: Vec<u64> = seen.iter().map(|seen| seen.number("overload-attempt")).collect();
+    assert_eq!(attempts, [1, 2, 3, 4, 5]);
+    for seen in &seen {
+        assert_eq!(seen.field("overload-tier"), Some("non-sheddable"));
+        assert_eq!(seen.field("overload-task-class"), Some("lint"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_asks_for_nothing_says_only_its_attempt() {
+    let server = refusals(0);
+    assert!(
+        call(&OverloadLayer::new(), &server, get(CallOptions::new()))
+            .await
+            .is_ok()
+    );
+    let seen = &server.seen()[0];
+    let names: Vec<&str> = seen.headers.keys().map(|name| name.as_str()).collect();
+    assert_eq!(names, ["overload-attempt"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_in_the_callers_own_headers_goes_out_as_it_stands_on_each_attempt() {
+    let server = refusals(2);
+    let mut request = post("x", CallOptions::new());
+    request
+        .headers_mut()
+        .insert("idempotency-key", "8e03978e-40d5".parse().unwrap());
+    assert!(call(&OverloadLayer::new(), &server, request).await.is_ok());
+    let seen = server.seen();
+    assert_eq!(seen.len(), 3);
+    assert!(
+        seen.iter()
+            .all(|seen| seen.field("idempotency-key") == Some("8e03978e-40d5"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_in_the_callers_own_headers_count_as_if_they_had_been_set() {
+    let server = refusals(1);
+    let mut request = get(CallOptions::new());
+    for (name, value) in [
+        ("overload-deadline-ms", "5000"),
+        ("overload-tier", "critical"),
+        ("overload-attempt", "9"),
+    ] {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    assert!(call(&OverloadLayer::new(), &server, request).await.is_ok());
+    let seen = server.seen();
+    assert_eq!(seen[0].number("overload-deadline-ms"), 5000);
+    assert!(seen[1].number("overload-deadline-ms") <= 4900);
+    assert_eq!(seen[1].field("overload-tier"), Some("critical"));
+    assert_eq!(seen[1].number("overload-attempt"), 2, "the attempt is ours");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tenant_goes_only_to_trusted_origins() {
+    let layer = |origin: &str| {
+        let builder = OverloadLayer::builder().tenant("acme".try_into().unwrap());
+        builder.trusted(origin.parse().unwrap()).build()
+    };
+    for (origin, told) in [
+        ("http://A.example:80", true),
+        ("https://a.example", false),
+        ("http://b.example", false),
+    ] {
+        let server = refusals(1);
+        let mut request = get(CallOptions::new());
+        // A header set by hand is no way round it.
+        request
+            .headers_mut()
+            .insert("overload-tenant", "\"acme\"".parse().unwrap());
+        assert!(call(&layer(origin), &server, request).await.is_ok());
+        let seen = server.seen();
+        assert_eq!(seen.len(), 2);
+        assert!(
+            seen.iter()
+                .all(|seen| (seen.field("overload-tenant") == Some("\"acme\"")) == told),
+            "{origin}"
+        );
+        assert!(
+            seen.iter()
+                .all(|seen| seen.field("overload-tenant").is_some() == told),
+            "{origin}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_being_answered_bounds_tier_deadline_and_attempt() {
+    let server = refusals(0);
+    let incoming = Incoming {
+        attempt: Attempt::saturating(3),
+        retries: true,
+        tier: Some(Tier::Deferrable),
+        deadline: Some(ms(800)),
+    };
+    let options = CallOptions::new()
+        .tier(Tier::Critical)
+        .deadline(ms(5000))
+        .incoming(incoming);
+    assert!(call(&OverloadLayer::new(), &server, get(options)).await.is_ok());
+    let seen = &server.seen()[0];
+    assert_eq!(seen.field("overload-tier"), Some("deferrable"));
+    assert_eq!(seen.number("overload-deadline-ms"), 800);
+    assert_eq!(seen.number("overload-attempt"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_layer_has_as_default_is_said_where_the_call_is_silent() {
+    let layer = OverloadLayer::builder()
+        .default_deadline(ms(900))
+        .default_tier(Tier::Deferrable)
+        .build();
+    let server = refusals(0);
+    assert!(call(&layer, &server, get(CallOptions::new())).await.is_ok());
+    assert!(
+        call(
+            &layer,
+            &server,
+            get(CallOptions::new().deadline(ms(50)).tier(Tier::Critical))
+        )
+        .await
+        .is_ok()
+    );
+    let seen = server.seen();
+    assert_eq!(
+        (
+            seen[0].number("overload-deadline-ms"),
+            seen[0].field("overload-tier")
+        ),
+        (900, Some("deferrable"))
+    );
+    assert_eq!(
+        (
+            seen[1].number("overload-deadline-ms"),
+            seen[1].field("overload-tier")
+        ),
+        (50, Some("critical"))
+    );
+}
