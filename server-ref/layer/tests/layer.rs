@@ -18,7 +18,7 @@ use bytes::Bytes;
 use holdoff_admission::profile::{Class, TenantLimits};
 use holdoff_admission::{Profile, Snapshot};
 use holdoff_admission_tower::{
-    Admission, AdmissionLayer, Ask, Denied, Gate, GuardBody, Identity, RequestHead, Tiers,
+    Admission, AdmissionLayer, Ask, Denied, Gate, GuardBody, Identity, Overrun, RequestHead, Tiers,
 };
 use holdoff_contract::{Code, TaskClass, Tier};
 use http::{Method, Request, Response, StatusCode};
@@ -202,6 +202,16 @@ async fn a_handler_is_cut_at_the_callers_deadline_unless_it_is_non_sheddable() {
     assert_empty(&admission.snapshot());
     let late = service.oneshot(ask("non-sheddable")).await.unwrap();
     assert_eq!(late.status(), StatusCode::OK);
+    let whole = AdmissionLayer::new(Gate::new(admission.clone()))
+        .overrun(Overrun::Finish)
+        .layer(slow);
+    let late = whole.oneshot(ask("deferrable")).await.unwrap();
+    assert_eq!(
+        late.status(),
+        StatusCode::OK,
+        "this one must not be dropped half done"
+    );
+    assert_empty(&admission.snapshot());
 }
 
 #[tokio::test(start_paused = true)]

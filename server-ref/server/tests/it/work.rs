@@ -118,14 +118,16 @@ async fn a_refusal_tells_the_tier_only_to_those_who_named_one_and_the_state_only
     );
     assert_eq!(named.overload().state, None);
     let tenant = Some(Tenant::new("in").unwrap());
-    peer.fixtures.trust(
-        Some("in"),
-        Identity {
-            tenant,
-            tiers: Tiers::ALL,
-            trusted: true,
-        },
-    );
+    peer.fixtures
+        .trust(
+            Some("in"),
+            Identity {
+                tenant,
+                tiers: Tiers::ALL,
+                trusted: true,
+            },
+        )
+        .unwrap();
     let trusted = send(peer.work(1).bearer_auth("in").header("overload-tier", "critical")).await;
     assert_eq!(trusted.overload().tier, Some(Tier::Critical));
     peer.stop().await;
