@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::Either;
-use holdoff_contract::TaskClass;
+use holdoff_contract::{ServiceState, TaskClass, field_name};
 use http::{Method, Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
@@ -195,7 +195,12 @@ where
         }
     };
     match ended {
-        Run::Finished(Ok(response), permit) => {
+        Run::Finished(Ok(mut response), permit) => {
+            // A handler that says more of itself is left alone.
+            if response.status().is_success() && !response.headers().contains_key(field_name::OVERLOAD_SIGNAL)
+            {
+                asked.advise(response.headers_mut(), false, false, ServiceState::Normal);
+            }
             let failed = response.status().is_server_error();
             if is_head {
                 // Its body is never sent, so nobody will say that it ended.

@@ -77,9 +77,17 @@ async fn a_claimed_tier_is_lowered_to_the_callers_right() {
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
+        let answer = send(request).await;
+        assert_eq!(answer.json()["tier"], used, "{token:?} asks for {asked}");
+        let named = matches!(asked, "critical" | "non-sheddable" | "deferrable");
+        let told = if named {
+            format!("v=1, tier={used}")
+        } else {
+            String::new()
+        };
         assert_eq!(
-            send(request).await.json()["tier"],
-            used,
+            answer.header("overload-signal"),
+            told,
             "{token:?} asks for {asked}"
         );
     }
