@@ -313,6 +313,7 @@ fn assemble(
             .profile
             .and_then(|p| p.to_possible_value())
             .map(|p| p.get_name().to_owned()),
+        filters: common.filter.clone(),
         seed: context.seed,
         slack_ms: context.slack_ms(),
         elapsed_ms,
