@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::look::{brief, fitting, of, tally};
 use super::message::{Exchange, Seen};
 use super::play::Evidence;
-use super::reject::{Reading, Signal};
+use super::reject::Reading;
 use super::rules;
-use super::spec::{Check, Count, Ended, Growth, RulesCheck, SameHead, Silent, Time, Where, Windows};
+use super::spec::{Check, Count, Ended, Growth, RulesCheck, SameHead, Silent, Time, Turn, Where, Windows};
 use super::witness;
 use crate::verdict::Findings;
 
@@ -38,6 +39,7 @@ pub fn judge(check: &Check, evidence: &Evidence, slack: Duration, findings: &mut
         Check::Growth(check) => growth(check, evidence, findings),
         Check::SameHead(check) => same_head(check, evidence, findings),
         Check::Silent(check) => silent(check, evidence, findings),
+        Check::Turn(check) => turn(check, evidence, findings),
         Check::Ended(check) => ended(check, evidence, findings),
         Check::Metric(check) => witness::metric(check, evidence, findings),
         Check::Moved(check) => witness::moved(check, evidence, findings),
@@ -45,134 +47,6 @@ pub fn judge(check: &Check, evidence: &Evidence, slack: Duration, findings: &mut
         Check::Labels(check) => witness::labels(check, evidence, findings),
         Check::PageSilent(check) => witness::page_silent(check, evidence, findings),
         Check::Series(check) => witness::series(check, evidence, findings),
-    }
-}
-
-/// The exchanges of a label, `*` for all.
-pub fn of<'a>(evidence: &'a Evidence, label: &'a str) -> impl Iterator<Item = &'a Exchange> {
-    evidence
-        .exchanges
-        .iter()
-        .filter(move |exchange| label == "*" || exchange.label == label)
-}
-
-/// Answers of a label that fit a filter.
-fn fitting<'a>(evidence: &'a Evidence, label: &'a str, filter: &'a Where) -> Vec<(&'a Exchange, &'a Seen)> {
-    of(evidence, label)
-        .filter_map(|exchange| Some((exchange, exchange.answer.as_ref().ok()?)))
-        .filter(|(_, seen)| filter.fits(seen))
-        .collect()
-}
-
-impl Where {
-    /// Whether an answer is of this kind.
-    pub fn fits(&self, seen: &Seen) -> bool {
-        let reading = Reading::of(seen);
-        let signal = reading.signal.signal();
-        let word = |wanted: &Option<String>, is: Option<&str>| wanted.is_none() || wanted.as_deref() == is;
-        let of_signal =
-            |get: fn(&Signal) -> &Option<String>| signal.and_then(|signal| get(signal).as_deref());
-        let code = reading.code().unwrap_or_default();
-        self.status.as_ref().is_none_or(|all| all.contains(&seen.status))
-            && self
-                .code
-                .as_ref()
-                .is_none_or(|all| all.iter().any(|one| one == code))
-            && self
-                .not_code
-                .as_ref()
-                .is_none_or(|all| all.iter().all(|one| one != code))
-            && word(&self.retry, reading.retry())
-            && word(&self.applied, reading.applied())
-            && word(&self.tier, of_signal(|signal| &signal.tier))
-            && word(&self.outcome, of_signal(|signal| &signal.outcome))
-            && self
-                .reject
-                .is_none_or(|wanted| wanted == reading.is_reject(seen.status))
-            && self
-                .degraded
-                .is_none_or(|wanted| wanted == signal.is_some_and(|signal| signal.degraded == Some(true)))
-            && self
-                .with_header
-                .as_deref()
-                .is_none_or(|name| !seen.lines(name).is_empty())
-    }
-
-    fn words(&self) -> String {
-        let mut words = Vec::new();
-        let mut put =
-            |key: &str, value: Option<String>| words.extend(value.map(|value| format!("{key}={value}")));
-        put("status", self.status.as_ref().map(|all| format!("{all:?}")));
-        put("code", self.code.as_ref().map(|all| all.join("|")));
-        put(
-            "code",
-            self.not_code.as_ref().map(|all| format!("not {}", all.join("|"))),
-        );
-        put("retry", self.retry.clone());
-        put("applied", self.applied.clone());
-        put("tier", self.tier.clone());
-        put("outcome", self.outcome.clone());
-        put("reject", self.reject.map(|wanted| wanted.to_string()));
-        put("degraded", self.degraded.map(|wanted| wanted.to_string()));
-        put("with", self.with_header.clone());
-        if words.is_empty() {
-            "any answer".to_owned()
-        } else {
-            words.join(" ")
-        }
-    }
-}
-
-/// What an answer was, in a few words, for reports.
-pub fn brief(exchange: &Exchange) -> String {
-    match &exchange.answer {
-        Ok(seen) => {
-            let reading = Reading::of(seen);
-            let mut text = seen.status.to_string();
-            if let Some(code) = reading.code() {
-                text.push_str(&format!(" {code}"));
-            }
-            if let Some(after) = reading.after() {
-                text.push_str(&format!(" after={after}"));
-            }
-            if let Some(max) = reading.max() {
-                text.push_str(&format!(" max={max}"));
-            }
-            text
-        }
-        Err(error) => error.to_string(),
-    }
-}
-
-/// How often each kind of answer came, most frequent first.
-fn tally<'a>(exchanges: impl Iterator<Item = &'a Exchange>) -> String {
-    let mut kinds: Vec<(String, usize)> = Vec::new();
-    for exchange in exchanges {
-        let kind = match &exchange.answer {
-            Ok(seen) => {
-                let code = Reading::of(seen)
-                    .code()
-                    .map(|code| format!(" {code}"))
-                    .unwrap_or_default();
-                format!("{}{code}", seen.status)
-            }
-            Err(error) => error.to_string(),
-        };
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, n)) => *n += 1,
-            None => kinds.push((kind, 1)),
-        }
-    }
-    kinds.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let shown: Vec<String> = kinds
-        .iter()
-        .take(8)
-        .map(|(kind, n)| format!("{n} x {kind}"))
-        .collect();
-    if shown.is_empty() {
-        "nothing was observed".to_owned()
-    } else {
-        shown.join(", ")
     }
 }
 
@@ -262,7 +136,9 @@ fn forced(label: &str, evidence: &Evidence, findings: &mut Findings) {
             i64::try_from(wanted.after_ms).ok(),
             i64::try_from(wanted.max_ms).ok(),
         );
-        let same_window = reading.retry() != Some("after") || window == asked;
+        // The reset of an exhausted quota may lie later than the hint, and then counts (SRV-23).
+        let later = wanted.code == "rate_limited" && window >= asked;
+        let same_window = reading.retry() != Some("after") || window == asked || later;
         if reading.code() != Some(wanted.code.as_str()) || !same_window {
             wrong.push(format!(
                 "asked {} {}..{}, got {}",
@@ -450,6 +326,38 @@ fn silent(check: &Silent, evidence: &Evidence, findings: &mut Findings) {
         } else {
             format!("{told:?} in {} answers", answers.len())
         },
+    );
+}
+
+fn turn(check: &Turn, evidence: &Evidence, findings: &mut Findings) {
+    let served = |exchange: &&Exchange| {
+        exchange
+            .answer
+            .as_ref()
+            .is_ok_and(|seen| (200..300).contains(&seen.status))
+    };
+    let end = |exchange: &Exchange| exchange.sent_at + exchange.done_after;
+    let heavy: Vec<Duration> = of(evidence, &check.by).filter(served).map(end).collect();
+    let overtaken = of(evidence, &check.of)
+        .filter(served)
+        .map(|light| {
+            heavy
+                .iter()
+                .filter(|done| **done > light.sent_at && **done < end(light))
+                .count()
+        })
+        .max();
+    // Without a backlog behind the light one there was no line to be overtaken in.
+    let behind = of(evidence, &check.of).filter(served).map(end).max();
+    let behind = behind.map_or(0, |end| heavy.iter().filter(|done| **done > end).count());
+    findings.check(
+        format!("turn of {}", check.of),
+        overtaken.is_some_and(|n| n <= check.at_most) && behind > check.at_most,
+        format!(
+            "at most {} of {} done before it, and more than that behind it",
+            check.at_most, check.by
+        ),
+        format!("{overtaken:?} before, {behind} behind"),
     );
 }
 

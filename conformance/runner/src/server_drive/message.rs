@@ -39,7 +39,7 @@ pub struct Ask {
 pub struct Seen {
     /// Status code.
     pub status: u16,
-    /// Header lines in order, values untrimmed of nothing but surrounding white space.
+    /// Header lines in order; values without the white space around them.
     pub headers: Vec<(String, Vec<u8>)>,
     /// Trailer lines, where the body was chunked.
     pub trailers: Vec<(String, Vec<u8>)>,

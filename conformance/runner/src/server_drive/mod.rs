@@ -16,7 +16,9 @@ use crate::case::Case;
 use crate::run::RunContext;
 use crate::verdict::{Findings, NotRun, Outcome};
 
+mod ask;
 pub mod check;
+pub mod look;
 pub mod message;
 pub mod page;
 pub mod play;
@@ -169,7 +171,7 @@ async fn on(stage: &Stage, body: &ServerCase, context: &RunContext, fixtures: bo
 fn could_be_provoked(body: &ServerCase, evidence: &Evidence) -> Result<(), NotRun> {
     for step in &body.steps {
         let Step::Flood(flood) = step else { continue };
-        let of_flood = || check::of(evidence, &flood.send.label);
+        let of_flood = || look::of(evidence, &flood.send.label);
         let left = |exchange: &&Exchange| exchange.answer == Err(NoAnswer::Left);
         let served = |exchange: &Exchange| {
             exchange
@@ -194,7 +196,7 @@ fn answered(evidence: &Evidence, findings: &mut Findings) {
         .exchanges
         .iter()
         .filter_map(|exchange| {
-            let error = play::unanswered(exchange)?;
+            let error = ask::unanswered(exchange)?;
             Some(format!(
                 "{} {} ({}): {error}",
                 exchange.ask.method, exchange.ask.path, exchange.label
@@ -229,7 +231,7 @@ fn tell(evidence: &Evidence, findings: &mut Findings) {
             exchange.ask.method,
             exchange.ask.path,
             exchange.label,
-            check::brief(exchange),
+            look::brief(exchange),
             exchange.done_after.as_millis()
         ));
     }

@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::message::{Ask, Exchange, Forced, NoAnswer, Pace};
+use super::ask::{One, ask};
+use super::message::{Ask, Exchange, Forced};
 use super::page::Page;
 use super::probe::{Address, exchange};
 use super::reject::Reading;
-use super::spec::{AwaitMetric, Flood, ForcedSweep, Poll, Send, Step};
+use super::spec::{AwaitAnswers, AwaitMetric, Flood, ForcedSweep, Poll, Send, Step};
 use crate::adapter::{Adapter, COMMAND_LIMIT};
 use crate::clock;
 use crate::verdict::NotRun;
@@ -124,6 +125,7 @@ impl Play<'_> {
                 self.background = all;
             }
             Step::Join => self.join().await,
+            Step::AwaitAnswers(wanted) => self.await_answers(wanted).await,
             Step::WaitMs(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
             Step::Scrape(name) => {
                 let page = self.page().await;
@@ -297,6 +299,19 @@ impl Play<'_> {
         }
     }
 
+    async fn await_answers(&self, wanted: &AwaitAnswers) {
+        let until = clock::now() + Duration::from_millis(wanted.within_ms);
+        let ended = || {
+            lock(&self.seen)
+                .iter()
+                .filter(|exchange| exchange.label == wanted.of)
+                .count()
+        };
+        while ended() < wanted.n && clock::now() < until {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     async fn poll(&mut self, poll: &Poll) {
         let until = clock::now() + Duration::from_millis(poll.within_ms);
         let locations: Vec<String> = {
@@ -354,104 +369,4 @@ fn task_state(body: &[u8]) -> Result<String, String> {
     state
         .map(str::to_lowercase)
         .ok_or_else(|| "the task has neither state nor status".to_owned())
-}
-
-/// One request on its way.
-struct One {
-    address: Address,
-    label: String,
-    ask: Ask,
-    begun: Instant,
-    forced: Option<Forced>,
-    seen: Arc<Mutex<Vec<Exchange>>>,
-}
-
-impl One {
-    async fn run(self) {
-        let (times, answer) = exchange(&self.address, &self.ask).await;
-        let head = times.head.unwrap_or(times.sent);
-        let exchange = Exchange {
-            label: self.label,
-            ask: self.ask,
-            sent_at: times.sent.saturating_duration_since(self.begun),
-            head_after: head.saturating_duration_since(times.sent),
-            done_after: times.done.saturating_duration_since(times.sent),
-            answer,
-            forced: self.forced,
-        };
-        lock(&self.seen).push(exchange);
-    }
-}
-
-/// The request number `i` of a send.
-pub fn ask(send: &Send, i: u32, deadline: Option<u64>) -> Ask {
-    let number = i.to_string();
-    let fill = |text: &str| text.replace("{i}", &number);
-    let mut headers = Vec::new();
-    let mut put = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            headers.push((name.to_owned(), value));
-        }
-    };
-    put(
-        "Authorization",
-        send.identity
-            .as_deref()
-            .map(|identity| format!("Bearer {}", fill(identity))),
-    );
-    put(
-        "Overload-Deadline-Ms",
-        deadline.or(send.deadline_ms).map(|ms| ms.to_string()),
-    );
-    put("Overload-Tier", send.tier.clone());
-    put(
-        "Overload-Tenant",
-        send.tenant
-            .as_deref()
-            .map(|tenant| format!("\"{}\"", fill(tenant))),
-    );
-    put("Overload-Cost-Ms", send.cost_ms.map(|ms| ms.to_string()));
-    put("Idempotency-Key", send.key.as_deref().map(fill));
-    for (name, value) in &send.headers {
-        put(name, Some(fill(value)));
-    }
-    let bodiless = matches!(send.method.as_str(), "GET" | "HEAD") && send.body.is_none();
-    let body = match &send.body {
-        Some(body) => fill(body).into_bytes(),
-        None if bodiless => Vec::new(),
-        None => {
-            let mut task = json!({
-                "class": fill(send.class.as_deref().unwrap_or("t")),
-                "payload": "x".repeat(send.payload_bytes),
-            });
-            if let Some(ms) = send.duration_ms {
-                task["duration_ms"] = Value::from(ms);
-            }
-            task.to_string().into_bytes()
-        }
-    };
-    if !body.is_empty() {
-        headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
-    }
-    Ask {
-        method: send.method.clone(),
-        path: if send.to_metrics {
-            String::new()
-        } else {
-            fill(&send.path)
-        },
-        headers,
-        body,
-        pace: send.stall_after_bytes.map_or(Pace::AtOnce, Pace::StallAfter),
-        leave_after: send.leave_after_ms.map(Duration::from_millis),
-        limit: Duration::from_millis(send.limit_ms),
-    }
-}
-
-/// Whether an exchange ended without an answer although the caller waited for one.
-pub fn unanswered(exchange: &Exchange) -> Option<&NoAnswer> {
-    match &exchange.answer {
-        Err(NoAnswer::Left) | Ok(_) => None,
-        Err(error) => Some(error),
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::check::of;
+use super::look::of;
 use super::page::Page;
 use super::play::Evidence;
 use super::reject::Reading;

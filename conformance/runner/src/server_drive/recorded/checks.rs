@@ -1,0 +1,195 @@
+//! Each kind of check: evidence that satisfies it, and evidence that does not.
+
+use std::time::Duration;
+
+use super::{Change, changed, good, signal};
+use crate::server_drive::check::judge;
+use crate::server_drive::message::{Exchange, Forced, NoAnswer};
+use crate::server_drive::page::Page;
+use crate::server_drive::play::Evidence;
+use crate::server_drive::spec::Check;
+use crate::verdict::Findings;
+
+fn evidence(exchanges: Vec<Exchange>) -> Evidence {
+    Evidence {
+        exchanges,
+        ..Evidence::default()
+    }
+}
+
+/// Judges one check that is written as in a case file.
+fn holds(check: &str, evidence: &Evidence) -> bool {
+    let check: Check = serde_saphyr::from_str(check).unwrap();
+    let mut findings = Findings::default();
+    judge(&check, evidence, Duration::from_millis(250), &mut findings);
+    assert!(!findings.checks.is_empty());
+    findings.failed().next().is_none()
+}
+
+fn with_window(after: i64, max: i64) -> Exchange {
+    changed(vec![
+        signal(&format!(
+            "v=1, code=queue_full, retry=after, applied=no, after={after}, max={max}"
+        )),
+        Change::Member("retry_after_ms", after.into()),
+        Change::Member("retry_after_max_ms", max.into()),
+    ])
+}
+
+#[test]
+fn one_window_for_everybody_does_not_pass_as_spread_hints() {
+    let same = evidence((0..100).map(|_| with_window(1000, 1200)).collect());
+    let spread = evidence(
+        (0..100)
+            .map(|i| with_window(1000 + 10 * (i % 25), 1400))
+            .collect(),
+    );
+    let few = evidence((0..99).map(|i| with_window(1000 + i, 1400)).collect());
+    let check = "windows: { of: r, distinct: 20, per: 100 }";
+    assert!(!holds(check, &same));
+    assert!(holds(check, &spread));
+    assert!(!holds(check, &few));
+}
+
+#[test]
+fn nothing_observed_never_holds() {
+    let none = evidence(Vec::new());
+    for check in [
+        "rules: { of: r }",
+        "count: { of: r, where: { status: [500] }, max: 0 }",
+        "count: { of: r, all: true }",
+        "forced: { of: r }",
+        "time: { of: r, max_ms: 100000 }",
+        "windows: { of: r, distinct: 1, per: 1 }",
+        "growth: { small: r, large: r, factor: 0.1 }",
+        "same_head: { of: r, as: r }",
+        "silent: { of: r, words: [zebra] }",
+        "ended: { of: r, at_least: 1 }",
+        "metric: { scrape: p, name: a, present: false }",
+        "moved: { from: p, to: p, name: a, max: 0 }",
+        "agree: { from: p, to: p, of: r }",
+        "labels: { scrape: p, name: a, allowed: [b] }",
+        "page_silent: { scrape: p, words: [zebra] }",
+        "series: { from: p, to: p, grows_by: 0 }",
+    ] {
+        assert!(!holds(check, &none), "{check}");
+    }
+}
+
+#[test]
+fn answers_are_counted_by_kind() {
+    let mut success = changed(vec![
+        Change::Status(200),
+        Change::Drop("overload-signal"),
+        Change::Body("{}"),
+    ]);
+    success.head_after = Duration::from_millis(700);
+    let all = evidence(vec![good(), good(), success]);
+    assert!(holds(
+        "count: { of: r, where: { code: [queue_full], retry: after }, min: 2, max: 2 }",
+        &all
+    ));
+    assert!(holds(
+        "count: { of: r, where: { reject: false, degraded: false }, min: 1, max: 1 }",
+        &all
+    ));
+    assert!(!holds(
+        "count: { of: r, where: { reject: true }, all: true }",
+        &all
+    ));
+    assert!(!holds(
+        "count: { of: r, where: { tier: critical }, min: 1 }",
+        &all
+    ));
+    assert!(holds("time: { of: r, where: { reject: true }, max_ms: 1 }", &all));
+    assert!(!holds("time: { of: r, max_ms: 400 }", &all));
+    assert!(!holds("time: { of: r, min_ms: 10, max_ms: 600 }", &all));
+}
+
+#[test]
+fn a_forced_reject_that_says_something_else_does_not_hold() {
+    let forced = |after_ms, max_ms| Exchange {
+        forced: Some(Forced {
+            code: "queue_full".to_owned(),
+            after_ms,
+            max_ms,
+        }),
+        ..good()
+    };
+    assert!(holds("forced: { of: r }", &evidence(vec![forced(1740, 2300)])));
+    assert!(!holds("forced: { of: r }", &evidence(vec![forced(1000, 2300)])));
+    let dead = Exchange {
+        answer: Err(NoAnswer::Cut("reset".to_owned())),
+        ..forced(1740, 2300)
+    };
+    assert!(!holds("forced: { of: r }", &evidence(vec![dead])));
+}
+
+#[test]
+fn a_head_answer_with_other_fields_or_a_body_does_not_hold() {
+    let named = |label: &str, exchange: Exchange| Exchange {
+        label: label.to_owned(),
+        ..exchange
+    };
+    let check = "same_head: { of: head, as: get }";
+    let head = || changed(vec![Change::Body("")]);
+    assert!(holds(
+        check,
+        &evidence(vec![named("head", head()), named("get", good())])
+    ));
+    let poorer = changed(vec![Change::Body(""), Change::Drop("retry-after")]);
+    assert!(!holds(
+        check,
+        &evidence(vec![named("head", poorer), named("get", good())])
+    ));
+    assert!(!holds(
+        check,
+        &evidence(vec![named("head", good()), named("get", good())])
+    ));
+}
+
+#[test]
+fn metrics_that_tell_another_story_than_the_wire_do_not_hold() {
+    let page = |accepts: u32, rejects: u32| {
+        Ok(Page::parse(&format!(
+            "agent_admission_total{{decision=\"accept\",task_class=\"t\",tenant_tier=\"deferrable\"}} {accepts}\n\
+             agent_admission_total{{decision=\"reject_queue_full\",task_class=\"t\",tenant_tier=\"deferrable\"}} {rejects}\n"
+        )))
+    };
+    let told = |accepts, rejects| {
+        let mut all = evidence(vec![good(), good()]);
+        all.pages.insert("before".to_owned(), page(5, 1));
+        all.pages.insert("after".to_owned(), page(accepts, rejects));
+        all
+    };
+    let check = "agree: { from: before, to: after, of: r }";
+    assert!(holds(check, &told(5, 3)));
+    assert!(!holds(check, &told(5, 2)));
+    assert!(!holds(check, &told(7, 3)));
+    let moved = "moved: { from: before, to: after, name: agent_admission_total, min: 2, max: 2 }";
+    assert!(holds(moved, &told(5, 3)));
+    assert!(!holds(moved, &told(6, 3)));
+    let labels = "labels: { scrape: after, name: agent_admission_total, allowed: [decision, task_class] }";
+    assert!(!holds(labels, &told(5, 3)));
+    assert!(!holds(
+        "page_silent: { scrape: after, words: [deferrable] }",
+        &told(5, 3)
+    ));
+}
+
+#[test]
+fn a_task_without_an_end_does_not_hold() {
+    let mut all = evidence(Vec::new());
+    let check = "ended: { of: task, at_least: 2, not: [evicted] }";
+    let mut set = |ends: Vec<Result<&str, &str>>| {
+        let ends = ends
+            .into_iter()
+            .map(|end| end.map(str::to_owned).map_err(str::to_owned));
+        all.ended.insert("task".to_owned(), ends.collect());
+        holds(check, &all)
+    };
+    assert!(set(vec![Ok("done"), Ok("failed")]));
+    assert!(!set(vec![Ok("done")]));
+    assert!(!set(vec![Ok("done"), Ok("evicted")]));
+    assert!(!set(vec![Ok("done"), Err("still \"queued\"")]));
+}
