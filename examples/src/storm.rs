@@ -13,9 +13,7 @@ use crate::report::{Group, Service};
 use crate::tally::Tally;
 use crate::watch;
 
-/// Workers of the server, and mean time of a task: together its capacity, 200 tasks/s.
-pub const WORKERS: u32 = 8;
-/// See [`WORKERS`].
+/// Mean time of a task: with the number of workers, the server's capacity.
 pub const MEAN: Duration = Duration::from_millis(40);
 /// How the server knows the two groups of callers: each is a tenant of its own.
 const TOKENS: [&str; 2] = ["token-of-those-who-obey", "token-of-those-who-ignore"];
@@ -38,6 +36,8 @@ pub enum Callers {
 pub struct Plan {
     /// How long calls keep arriving.
     pub length: Duration,
+    /// Workers of the server: 8 of them do 200 tasks/s.
+    pub workers: u32,
     /// Load as a multiple of the server's capacity.
     pub load: f64,
     /// Who calls.
@@ -70,7 +70,7 @@ impl Storm {
     /// # Errors
     /// When there is no port to listen on, or no client can be made.
     pub async fn prepare(plan: Plan) -> anyhow::Result<Self> {
-        let server = Server::bind(config(plan.seed)?)
+        let server = Server::bind(config(&plan)?)
             .await
             .context("the server does not start")?;
         let callers = callers(plan.callers)?;
@@ -89,8 +89,8 @@ impl Storm {
     }
 
     /// Tasks a second that the server can do.
-    pub fn capacity() -> f64 {
-        f64::from(WORKERS) / MEAN.as_secs_f64()
+    pub fn capacity(&self) -> f64 {
+        capacity(&self.plan)
     }
 
     /// Runs to the end, or until it is stopped: then with the figures of what was finished. `show` is handed every
@@ -115,7 +115,7 @@ impl Storm {
         let watching = CancellationToken::new();
         let watcher = tokio::spawn(watch::watch(admission.clone(), watching.clone(), show));
 
-        let rate = Self::capacity() * plan.load / callers.len() as f64;
+        let rate = capacity(&plan) * plan.load / callers.len() as f64;
         let loads: Vec<_> = callers
             .iter()
             .zip(live)
@@ -157,7 +157,7 @@ impl Storm {
         let watch = watcher.await?;
         let snapshot = admission.snapshot();
         let service = Service {
-            capacity: Self::capacity(),
+            capacity: capacity(&plan),
             length: plan.length,
             watch,
             state: snapshot.state.to_string(),
@@ -170,25 +170,30 @@ impl Storm {
     }
 }
 
-fn config(seed: u64) -> anyhow::Result<ServerConfig> {
+fn capacity(plan: &Plan) -> f64 {
+    f64::from(plan.workers) / MEAN.as_secs_f64()
+}
+
+fn config(plan: &Plan) -> anyhow::Result<ServerConfig> {
     let mean = MEAN.as_millis();
     let mut config = ServerConfig::from_yaml(&format!(
         "
-workers: {WORKERS}
+workers: {}
 hold_ms: 1000
 ramp_ms: 1000
 classes:
-  {CLASS}: {{ mean_ms: {mean}, p95_ms: {}, deadline_ms: 3000 }}
+  {CLASS}: {{ mean_ms: {mean}, p95_ms: {}, deadline_ms: 1000 }}
 identities:
   {}: {{ tenant: obeying, tiers: [critical, non-sheddable, deferrable] }}
   {}: {{ tenant: ignoring, tiers: [critical, non-sheddable, deferrable] }}
 ",
+        plan.workers,
         mean * 3 / 2,
         TOKENS[0],
         TOKENS[1],
     ))?;
     config.addr = ([127, 0, 0, 1], 0).into();
-    config.seed = Some(seed);
+    config.seed = Some(plan.seed);
     Ok(config)
 }
 

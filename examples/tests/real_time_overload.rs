@@ -6,9 +6,14 @@ use holdoff_examples::storm::{Callers, Outcome, Plan, Storm};
 use holdoff_examples::tally::End;
 use tokio_util::sync::CancellationToken;
 
+/// One storm at a time: two would share the processors, and each would measure the other.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 async fn run(load: f64, callers: Callers, seconds: u64) -> Outcome {
+    let _alone = ALONE.lock().await;
     let plan = Plan {
         length: Duration::from_secs(seconds),
+        workers: 4,
         load,
         callers,
         seed: 7,
@@ -22,7 +27,7 @@ async fn at_three_times_its_capacity_callers_that_obey_need_few_attempts_and_not
     let Outcome { groups, service } = run(3.0, Callers::Holdoff, 6).await;
     let group = &groups[0];
     assert!(
-        group.tally.calls.len() > 2500,
+        group.tally.calls.len() > 1500,
         "{} calls",
         group.tally.calls.len()
     );

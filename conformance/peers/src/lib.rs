@@ -12,6 +12,7 @@ pub mod mutant;
 pub mod parse;
 pub mod protocol;
 pub mod reply;
+pub mod server;
 pub mod transport;
 
 use http::{HeaderName, HeaderValue};

@@ -5,6 +5,12 @@
 //! kept stderr have a length, and the first break of the protocol ends the process: what it says afterwards is
 //! worth nothing.
 
+mod error;
+mod pool;
+
+pub use error::{AdapterError, Tail};
+pub use pool::AdapterPool;
+
 use std::collections::HashMap;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,7 +23,6 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 
 use crate::case::Role;
-use crate::verdict::NotRun;
 
 /// The protocol version that this runner speaks.
 pub const PROTOCOL: u64 = 1;
@@ -28,7 +33,9 @@ pub const STDERR_TAIL_BYTES: usize = 8 << 10;
 /// How long a program may take to answer `hello`; it may be compiled by its own command first.
 pub const HELLO_LIMIT: Duration = Duration::from_secs(300);
 /// How long a command that needs no traffic may take (`configure`, `fixture`, `parse`, `metrics`, `cancel`).
-pub const COMMAND_LIMIT: Duration = Duration::from_secs(10);
+pub const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+/// How often a program that broke is started again in one run.
+pub const MAX_RESTARTS: u32 = 8;
 /// How long a program may take to go away after `stop`.
 pub const STOP_LIMIT: Duration = Duration::from_secs(3);
 
@@ -83,77 +90,6 @@ pub struct Implementation {
     pub version: String,
 }
 
-/// What can go wrong with a program under test.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum AdapterError {
-    /// The command line has no program.
-    #[error("the adapter command {0:?} cannot be split into words")]
-    Command(String),
-    /// The program could not be started, or does not say a proper `hello`.
-    #[error("the adapter cannot be started: {0}")]
-    Start(String),
-    /// No answer within the limit.
-    #[error("the adapter did not answer `{command}` within {limit_ms} ms{stderr}")]
-    Hung {
-        /// The command that was not answered.
-        command: String,
-        /// The limit.
-        limit_ms: u128,
-        /// The end of its stderr.
-        stderr: Tail,
-    },
-    /// The process ended by itself.
-    #[error("the adapter ended while `{command}` was under way{stderr}")]
-    Died {
-        /// The command under way.
-        command: String,
-        /// The end of its stderr.
-        stderr: Tail,
-    },
-    /// It broke the protocol.
-    #[error("the adapter broke the protocol: {what}{stderr}")]
-    Broke {
-        /// Which rule was broken, with the offending line.
-        what: String,
-        /// The end of its stderr.
-        stderr: Tail,
-    },
-    /// It answered with an error of its own.
-    #[error("the adapter refused `{command}`: {error}")]
-    Refused {
-        /// The command.
-        command: String,
-        /// Its words.
-        error: String,
-    },
-}
-
-/// The end of a program's stderr; shows itself only when there is something.
-#[derive(Debug, Clone, Default)]
-pub struct Tail(pub String);
-
-impl std::fmt::Display for Tail {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.trim().is_empty() {
-            return write!(f, " (its stderr is empty)");
-        }
-        write!(f, "; the end of its stderr:")?;
-        self.0
-            .lines()
-            .try_for_each(|line| write!(f, "\n    | {}", line.escape_debug()))
-    }
-}
-
-impl From<AdapterError> for NotRun {
-    fn from(error: AdapterError) -> Self {
-        match error {
-            AdapterError::Command(_) | AdapterError::Start(_) => NotRun::Harness(error.to_string()),
-            AdapterError::Refused { .. } => NotRun::Setup(error.to_string()),
-            _ => NotRun::PeerBroke(error.to_string()),
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 struct State {
     pending: HashMap<String, oneshot::Sender<Map<String, Value>>>,
@@ -193,11 +129,11 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Adapter {
-    /// Starts the program and exchanges `hello`.
+    /// Starts the program and exchanges `hello`, which may take at most `limit`.
     ///
     /// # Errors
     /// [`AdapterError::Start`] with the reason, whatever it was.
-    pub async fn start(command: &AdapterCommand, role: Role) -> Result<Self, AdapterError> {
+    pub async fn start(command: &AdapterCommand, role: Role, limit: Duration) -> Result<Self, AdapterError> {
         let mut child = Command::new(&command.program)
             .args(&command.args)
             .stdin(Stdio::piped())
@@ -227,7 +163,7 @@ impl Adapter {
         };
         let greeting = serde_json::json!({"cmd": "hello", "protocol": PROTOCOL});
         let reply = adapter
-            .request(greeting, HELLO_LIMIT)
+            .request(greeting, limit)
             .await
             .map_err(|error| AdapterError::Start(error.to_string()))?;
         adapter.hello = check_hello(reply, role)?;
@@ -342,7 +278,8 @@ impl Adapter {
         }
     }
 
-    async fn kill(&self) {
+    /// Ends the process at once.
+    pub(crate) async fn kill(&self) {
         self.stdin.lock().await.take();
         let _ = self.child.lock().await.kill().await;
         end(&self.state, End::Closed);
@@ -470,67 +407,5 @@ async fn keep_tail(mut stderr: impl AsyncRead + Unpin, state: Arc<Mutex<State>>)
         state.stderr.extend_from_slice(&chunk[..n]);
         let over = state.stderr.len().saturating_sub(STDERR_TAIL_BYTES);
         state.stderr.drain(..over);
-    }
-}
-
-/// Starts a program when it is needed and again after it broke, so that one bad case does not end the run.
-#[derive(Debug)]
-pub struct AdapterPool {
-    command: AdapterCommand,
-    role: Role,
-    current: tokio::sync::Mutex<Option<Arc<Adapter>>>,
-}
-
-impl AdapterPool {
-    /// A pool that has not started anything yet.
-    pub fn new(command: AdapterCommand, role: Role) -> Self {
-        Self {
-            command,
-            role,
-            current: tokio::sync::Mutex::new(None),
-        }
-    }
-
-    /// The running program; starts one when there is none or the last one broke.
-    ///
-    /// # Errors
-    /// [`AdapterError::Start`].
-    pub async fn get(&self) -> Result<Arc<Adapter>, AdapterError> {
-        let mut current = self.current.lock().await;
-        if let Some(adapter) = current.as_ref().filter(|adapter| adapter.is_alive()) {
-            return Ok(Arc::clone(adapter));
-        }
-        if let Some(dead) = current.take() {
-            dead.stop().await;
-        }
-        let fresh = Arc::new(Adapter::start(&self.command, self.role).await?);
-        *current = Some(Arc::clone(&fresh));
-        Ok(fresh)
-    }
-
-    /// A process of the caller's own, apart from the shared one. The caller stops it.
-    ///
-    /// # Errors
-    /// [`AdapterError::Start`].
-    pub async fn start_own(&self) -> Result<Adapter, AdapterError> {
-        Adapter::start(&self.command, self.role).await
-    }
-
-    /// Kills the shared program (a case overran its limit) and hands back the end of its stderr.
-    pub async fn discard(&self) -> Tail {
-        match self.current.lock().await.take() {
-            Some(adapter) => {
-                adapter.kill().await;
-                adapter.stderr_tail()
-            }
-            None => Tail::default(),
-        }
-    }
-
-    /// Ends the shared program.
-    pub async fn stop(&self) {
-        if let Some(adapter) = self.current.lock().await.take() {
-            adapter.stop().await;
-        }
     }
 }

@@ -368,3 +368,6 @@ impl std::fmt::Display for Range {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

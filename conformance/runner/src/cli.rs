@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -18,7 +19,7 @@ use crate::requirement::Requirement;
 use crate::run::{self, Profile, RunContext, Selection, Target};
 use crate::server_drive::ServerTarget;
 use crate::vector::Vectors;
-use crate::{clock, render, report, slack};
+use crate::{adapter, clock, render, report, slack};
 
 const ABOUT: &str =
     "Judges any client or server against the overload contract, from outside, in any language";
@@ -101,6 +102,9 @@ struct Common {
     /// Stop at the first failure
     #[arg(long)]
     fail_fast: bool,
+    /// How many seconds the adapter may take to start and answer `hello`; it may be compiled first
+    #[arg(long, value_name = "SECONDS", default_value_t = adapter::HELLO_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=3600))]
+    start_limit: u64,
     /// How many cases that measure no time run side by side
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=run::MAX_JOBS as i64))]
     jobs: u16,
@@ -133,7 +137,7 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
     match command {
         Command::List { json, cases } => list(json, &load(cases.as_ref())?),
         Command::Client { adapter, common } => {
-            let target = Target::Client(AdapterPool::new(AdapterCommand::parse(&adapter)?, Role::Client));
+            let target = Target::Client(pool(&adapter, Role::Client, &common)?);
             judge(
                 Judged {
                     mode: "client",
@@ -146,7 +150,7 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
             .await
         }
         Command::Vectors { adapter, common } => {
-            let target = Target::Client(AdapterPool::new(AdapterCommand::parse(&adapter)?, Role::Client));
+            let target = Target::Client(pool(&adapter, Role::Client, &common)?);
             judge(
                 Judged {
                     mode: "vectors",
@@ -163,7 +167,7 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
             common,
             ..
         } => {
-            let pool = AdapterPool::new(AdapterCommand::parse(&adapter)?, Role::Server);
+            let pool = pool(&adapter, Role::Server, &common)?;
             let target = Target::Server(ServerTarget::Adapter(pool));
             judge(
                 Judged {
@@ -198,6 +202,11 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
         }
         Command::Server { .. } => Err(anyhow!("one of --adapter and --url is needed")),
     }
+}
+
+fn pool(line: &str, role: Role, common: &Common) -> anyhow::Result<AdapterPool> {
+    let limit = Duration::from_secs(common.start_limit);
+    Ok(AdapterPool::new(AdapterCommand::parse(line)?, role).with_hello_limit(limit))
 }
 
 fn load(dir: Option<&PathBuf>) -> anyhow::Result<CaseSet> {

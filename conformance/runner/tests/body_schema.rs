@@ -1,4 +1,5 @@
 //! The JSON Schema of the reject body says what the contract says.
+#![expect(clippy::expect_used, reason = "a helper of a test that cannot go on says why")]
 
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use clap::Parser;
 use holdoff_admission::Snapshot;
 use holdoff_examples::load::{Live, now};
 use holdoff_examples::report;
-use holdoff_examples::storm::{Callers, Plan, Storm, WORKERS};
+use holdoff_examples::storm::{Callers, Plan, Storm};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +22,9 @@ struct Args {
     /// Length of the load, seconds.
     #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Workers of the server, each doing 25 tasks/s.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: u32,
     /// Load as a multiple of the server's capacity (0.1 to 20).
     #[arg(long, default_value_t = 3.0, value_parser = times)]
     load: f64,
@@ -51,15 +54,17 @@ async fn main() -> anyhow::Result<()> {
     let length = Duration::from_secs(args.seconds);
     let storm = Storm::prepare(Plan {
         length,
+        workers: args.workers,
         load: args.load,
         callers: args.callers,
         seed: args.seed,
     })
     .await?;
     say(&format!(
-        "server at {}: {WORKERS} workers, {:.0} tasks/s; load {:.1} x that for {} s",
+        "server at {}: {} workers, {:.0} tasks/s; load {:.1} x that for {} s",
         storm.url(),
-        Storm::capacity(),
+        args.workers,
+        storm.capacity(),
         args.load,
         args.seconds
     ));

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{ClassId, Controller, Event, Events, Rejection, Snapshot};
@@ -23,8 +23,8 @@ const ACCEPT: usize = Code::REGISTERED.len();
 const DEFER: usize = ACCEPT + 1;
 const OTHER: usize = ACCEPT + 2;
 const TIERS: usize = Tier::ALL.len();
-/// Time over which `overload_shed_rate` forgets: 10 s, the shortest in which a share of few requests means something.
-const SHED_MEMORY: Duration = Duration::from_secs(10);
+/// Seconds that `overload_shed_rate` looks back: the fewest in which a share of few requests means something.
+const SHED_SECONDS: usize = 10;
 
 /// Where in its life work missed its deadline (label `stage`).
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ pub(crate) struct Meters {
     gauges: Gauges,
     /// Decisions and rejects since the last publication.
     recent: [AtomicU32; 2],
-    shed: OnceLock<std::sync::Mutex<Shed>>,
+    shed: Mutex<Shed>,
 }
 
 struct Gauges {
@@ -69,11 +69,41 @@ struct Gauges {
     running: Vec<Gauge>,
 }
 
-/// Exponentially forgotten counts behind `overload_shed_rate`.
+/// Decisions and rejects of the last seconds, behind `overload_shed_rate`.
 struct Shed {
-    at: Instant,
-    decided: f64,
-    rejected: f64,
+    began: Instant,
+    /// The second that is being filled, counted from `began`.
+    second: u64,
+    seconds: [[u64; 2]; SHED_SECONDS],
+}
+
+impl Shed {
+    fn new(began: Instant) -> Self {
+        Self {
+            began,
+            second: 0,
+            seconds: [[0; 2]; SHED_SECONDS],
+        }
+    }
+
+    /// Adds to this second, and returns the share of refused over all that are remembered.
+    fn add(&mut self, now: Instant, counts: [u32; 2]) -> f64 {
+        let second = now.saturating_duration_since(self.began).as_secs();
+        let index = |second: u64| (second % SHED_SECONDS as u64) as usize;
+        for passed in (self.second + 1..=second).take(SHED_SECONDS) {
+            self.seconds[index(passed)] = [0; 2];
+        }
+        self.second = second;
+        for (sum, count) in self.seconds[index(second)].iter_mut().zip(counts) {
+            *sum += u64::from(count);
+        }
+        let total = |which: usize| self.seconds.iter().map(|counts| counts[which]).sum::<u64>();
+        if total(0) == 0 {
+            0.0
+        } else {
+            total(1) as f64 / total(0) as f64
+        }
+    }
 }
 
 impl fmt::Debug for Meters {
@@ -155,7 +185,7 @@ impl Meters {
             hint,
             gauges,
             recent: [AtomicU32::new(0), AtomicU32::new(0)],
-            shed: OnceLock::new(),
+            shed: Mutex::new(Shed::new(now)),
         };
         meters.publish(now, &snapshot);
         meters
@@ -193,29 +223,11 @@ impl Meters {
 
     /// Share of recent requests that were refused, 0 to 1.
     fn shed_rate(&self, now: Instant) -> f64 {
-        let shed = self.shed.get_or_init(|| {
-            Shed {
-                at: now,
-                decided: 0.0,
-                rejected: 0.0,
-            }
-            .into()
-        });
-        let mut shed = shed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let age = now.saturating_duration_since(shed.at).as_secs_f64();
-        let kept = (-age / SHED_MEMORY.as_secs_f64()).exp();
-        let [decided, rejected] = [0, 1].map(|i: usize| f64::from(self.recent[i].swap(0, Ordering::Relaxed)));
-        *shed = Shed {
-            at: now,
-            decided: shed.decided * kept + decided,
-            rejected: shed.rejected * kept + rejected,
-        };
-        // Less than a hundredth of a request is nothing to speak of.
-        if shed.decided < 0.01 {
-            0.0
-        } else {
-            shed.rejected / shed.decided
-        }
+        let counts = [0, 1].map(|which: usize| self.recent[which].swap(0, Ordering::Relaxed));
+        self.shed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(now, counts)
     }
 
     fn class(&self, id: ClassId) -> usize {
@@ -367,7 +379,7 @@ fn describe() {
     level!("overload_tickets", "Places that hold a charge");
     level!(
         "overload_shed_rate",
-        "Share of requests refused, forgetting over 10 s"
+        "Share of the last 10 s' requests that was refused"
     );
     level!("overload_staleness_seconds", "Age of the controller's data");
     total!(
@@ -379,4 +391,26 @@ fn describe() {
         "Difference of predicted and measured wait"
     );
     spread!("overload_hint_seconds", "Hints given");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn the_shed_rate_is_that_of_the_last_ten_seconds() {
+        let began = clock::now();
+        let at = |ms: u64| began + Duration::from_millis(ms);
+        let mut shed = Shed::new(began);
+        assert_eq!(shed.add(at(0), [0, 0]), 0.0);
+        assert_eq!(shed.add(at(100), [10, 5]), 0.5);
+        assert_eq!(shed.add(at(5_000), [30, 5]), 0.25);
+        assert_eq!(
+            shed.add(at(10_100), [0, 0]),
+            5.0 / 30.0,
+            "the first second is forgotten"
+        );
+        assert_eq!(shed.add(at(3_600_000), [0, 0]), 0.0, "silence is no shedding");
+    }
 }

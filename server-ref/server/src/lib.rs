@@ -22,11 +22,16 @@
 //! 4. Without a class in the head: admission now. The most that such a refusal has read is the body limit.
 //! 5. Its turn, the work, the answer.
 //!
+//! A task with an `Idempotency-Key` whose key is known skips admission: (tenant, key) is one task, in memory, for 24 h or
+//! until the task is forgotten; a repeat gets its place, another payload 422 (ADM-20). A task that was never started
+//! gives its key back, so that the caller can try again.
+//!
 //! A validation error never carries an overload code, whether the server is overloaded or not (SRV-18).
 
 mod app;
 mod clock;
 pub mod config;
+mod entry;
 mod fixtures;
 mod listen;
 mod problem;

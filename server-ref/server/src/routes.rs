@@ -1,24 +1,23 @@
-//! The routes. Work and tasks share their way in ([`enter`]); they differ in who waits.
+//! The routes. Work and tasks share their way in ([`crate::entry`]); they differ in who waits.
 
 use std::panic::AssertUnwindSafe;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use futures_util::FutureExt;
-use holdoff_admission::Rejection;
-use holdoff_admission_tower::{Asked, Permit, Place, Refusal, RequestHead, Run, drain};
-use holdoff_contract::{Code, TaskClass, field_name, write};
+use holdoff_admission_tower::{Asked, Permit, Place, Run};
+use holdoff_contract::{Code, field_name, write};
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::json;
 
 use crate::app::App;
 use crate::clock;
+use crate::entry::{self, Entered, Route, enter, refuse};
 use crate::problem::{Problem, json as answer};
-use crate::request::{self, Holding, Task};
 use crate::tasks::{State as TaskState, View, whole_ms};
 
 /// Most bytes of a fixture's members.
@@ -76,91 +75,6 @@ async fn metrics(State(app): State<App>) -> Response<Body> {
     response
 }
 
-/// A request that has a place.
-struct Entered {
-    asked: Asked,
-    place: Place,
-    class: String,
-    duration: Duration,
-    at: Instant,
-}
-
-/// The way in, in the order that the crate's page gives. The error is the answer.
-async fn enter(app: &App, request: Request<Body>, may_defer: bool) -> Result<Entered, Response<Body>> {
-    let (parts, body) = request.into_parts();
-    let headers = &parts.headers;
-    let mut asked = app.gate.read(RequestHead::from(&parts));
-    asked.ask.may_defer = may_defer;
-    if let Some(overload) = app.fixtures.as_ref().and_then(|fixtures| fixtures.take_forced()) {
-        drain(headers, body);
-        return Err(refuse(asked.refusal(Rejection {
-            overload: Box::new(overload),
-        })));
-    }
-    // `curl -X POST` without anything is a task with nothing said; an empty JSON body is a mistake.
-    let empty = axum::body::HttpBody::is_end_stream(&body) && !headers.contains_key(CONTENT_TYPE);
-    let bodiless = parts.method != Method::POST || empty;
-    if !bodiless && let Err(problem) = request::check_head(headers, &body, &app.limits) {
-        drain(headers, body);
-        return Err(problem.into_response());
-    }
-    asked.ask.bytes = axum::body::HttpBody::size_hint(&body).lower();
-    let at = clock::now();
-    let (place, task) = if bodiless || asked.ask.class.is_some() {
-        let place = match app.gate.admit(&asked) {
-            Ok(place) => place,
-            Err(refusal) => {
-                drain(headers, body);
-                return Err(refuse(refusal));
-            }
-        };
-        let task = if bodiless {
-            drain(headers, body);
-            Task::default()
-        } else {
-            read(app, headers, body, &mut asked, Holding::Place).await?
-        };
-        (place, task)
-    } else {
-        let task = read(app, headers, body, &mut asked, Holding::Nothing).await?;
-        asked.ask.class = task.class.clone();
-        (app.gate.admit(&asked).map_err(refuse)?, task)
-    };
-    let class = asked
-        .ask
-        .class
-        .as_ref()
-        .map_or("other", TaskClass::as_str)
-        .to_owned();
-    let duration = app
-        .worker
-        .duration(app.admission().profile(), &class, task.duration);
-    Ok(Entered {
-        asked,
-        place,
-        class,
-        duration,
-        at,
-    })
-}
-
-async fn read(
-    app: &App,
-    headers: &HeaderMap,
-    body: Body,
-    asked: &mut Asked,
-    holding: Holding,
-) -> Result<Task, Response<Body>> {
-    let body = request::read_body(headers, body, &app.limits, holding).await;
-    let body = body.map_err(Problem::into_response)?;
-    asked.ask.bytes = body.len() as u64;
-    Task::parse(&body, &app.limits).map_err(Problem::into_response)
-}
-
-fn refuse(refusal: Refusal) -> Response<Body> {
-    refusal.into_response().map(Body::from)
-}
-
 /// How work under a permit ended.
 enum Ended {
     Done(Duration),
@@ -205,7 +119,8 @@ async fn work(State(app): State<App>, request: Request<Body>) -> Response<Body> 
         class,
         duration,
         at,
-    } = match enter(&app, request, false).await {
+        ..
+    } = match enter(&app, request, Route::Work).await {
         Ok(entered) => entered,
         Err(response) => return response,
     };
@@ -239,8 +154,9 @@ async fn submit(State(app): State<App>, request: Request<Body>) -> Response<Body
         place,
         class,
         duration,
+        key,
         ..
-    } = match enter(&app, request, true).await {
+    } = match enter(&app, request, Route::Tasks).await {
         Ok(entered) => entered,
         Err(response) => return response,
     };
@@ -250,33 +166,44 @@ async fn submit(State(app): State<App>, request: Request<Body>) -> Response<Body
     let expected = place
         .poll_after()
         .unwrap_or(place.predicted_wait().saturating_add(duration));
-    app.tasks.accept(id, &class, asked.ask.tier, now, expected);
-    let Some(view) = app.tasks.view(id, now) else {
-        // It was entered a line above, and only ended tasks are forgotten.
-        return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the task was lost").into_response();
+    let view = match app.tasks.accept(id, &class, asked.ask.tier, now, expected, key) {
+        Ok(view) => view,
+        // The same key came in while this one was on its way; the place is given back.
+        Err(known) => return entry::repeated(known),
     };
-    let mut response = described(StatusCode::ACCEPTED, &view);
+    let mut response = accepted(&view);
     advise(&app, &asked, response.headers_mut(), deferred);
-    if let Ok(location) = HeaderValue::try_from(format!("/v1/tasks/{id}")) {
-        response.headers_mut().insert(LOCATION, location);
-    }
     tokio::spawn(async move {
-        let (state, code) = match place.turn().await {
-            Ok(permit) => {
-                app.tasks.started(id, clock::now());
-                match run(&app, permit, duration).await {
-                    Ended::Done(_) => (TaskState::Done, None),
-                    Ended::Failed => (TaskState::Failed, None),
-                    Ended::Overdue => (TaskState::Expired, Some(Code::DeadlineExpired)),
-                }
-            }
-            Err(rejection) => match rejection.overload.code {
-                code @ Some(Code::DeadlineExpired | Code::DeadlineUnattainable) => (TaskState::Expired, code),
-                code => (TaskState::Evicted, code),
-            },
-        };
+        let (state, code) = run_task(&app, id, place, duration).await;
         app.tasks.ended(id, clock::now(), state, code);
     });
+    response
+}
+
+/// Waits for the task's turn and runs it; the result is its end.
+async fn run_task(app: &App, id: uuid::Uuid, place: Place, duration: Duration) -> (TaskState, Option<Code>) {
+    match place.turn().await {
+        Ok(permit) => {
+            app.tasks.started(id, clock::now());
+            match run(app, permit, duration).await {
+                Ended::Done(_) => (TaskState::Done, None),
+                Ended::Failed => (TaskState::Failed, None),
+                Ended::Overdue => (TaskState::Expired, Some(Code::DeadlineExpired)),
+            }
+        }
+        Err(rejection) => match rejection.overload.code {
+            code @ Some(Code::DeadlineExpired | Code::DeadlineUnattainable) => (TaskState::Expired, code),
+            code => (TaskState::Evicted, code),
+        },
+    }
+}
+
+/// 202 with the task's place.
+pub(crate) fn accepted(view: &View) -> Response<Body> {
+    let mut response = described(StatusCode::ACCEPTED, view);
+    if let Ok(location) = HeaderValue::try_from(format!("/v1/tasks/{}", view.id)) {
+        response.headers_mut().insert(LOCATION, location);
+    }
     response
 }
 

@@ -7,12 +7,31 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdoff_contract::{Code, Tier};
+use holdoff_contract::{Code, IdempotencyKey, Tenant, Tier};
 use serde::Serialize;
 use uuid::Uuid;
 
 /// Shortest and longest polling hint: fast enough to be of use, slow enough not to be load.
 const POLL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// How long a key stands for its task (CONTRACT section 3).
+const KEY_TIME: Duration = Duration::from_secs(24 * 3600);
+
+/// The key of an operation. The tenant is part of it, so that nobody meets somebody else's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) tenant: Option<Tenant>,
+    pub(crate) key: IdempotencyKey,
+}
+
+/// What a key that came before stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// The same payload: this task.
+    Same(Box<View>),
+    /// Another payload.
+    Other(Key),
+}
 
 /// Where a task is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -34,6 +53,7 @@ impl State {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
+    key: Option<Key>,
     class: String,
     tier: Tier,
     state: State,
@@ -70,6 +90,8 @@ pub(crate) struct Tasks {
 #[derive(Default)]
 struct Table {
     tasks: HashMap<Uuid, Task>,
+    /// Never more than there are tasks: a key leaves with its task.
+    keys: HashMap<Key, (u64, Uuid)>,
     ended: VecDeque<Uuid>,
 }
 
@@ -85,9 +107,25 @@ impl Tasks {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters an accepted task.
-    pub(crate) fn accept(&self, id: Uuid, class: &str, tier: Tier, now: Instant, expected_in: Duration) {
+    /// Enters an accepted task, or says what its key stands for already.
+    pub(crate) fn accept(
+        &self,
+        id: Uuid,
+        class: &str,
+        tier: Tier,
+        now: Instant,
+        expected_in: Duration,
+        key: Option<(Key, u64)>,
+    ) -> Result<View, Known> {
+        let mut table = self.table();
+        if let Some((key, print)) = &key {
+            if let Some(known) = table.known(key, *print, now) {
+                return Err(known);
+            }
+            table.keys.insert(key.clone(), (*print, id));
+        }
         let task = Task {
+            key: key.map(|(key, _)| key),
             class: class.to_owned(),
             tier,
             state: State::Queued,
@@ -97,7 +135,19 @@ impl Tasks {
             waited: None,
             service: None,
         };
-        self.table().tasks.insert(id, task);
+        let view = task.view(id, now);
+        table.tasks.insert(id, task);
+        Ok(view)
+    }
+
+    /// True when this key stands for a task.
+    pub(crate) fn knows(&self, key: &Key) -> bool {
+        self.table().keys.contains_key(key)
+    }
+
+    /// What this key stands for.
+    pub(crate) fn known(&self, key: &Key, print: u64, now: Instant) -> Option<Known> {
+        self.table().known(key, print, now)
     }
 
     pub(crate) fn started(&self, id: Uuid, now: Instant) {
@@ -118,38 +168,78 @@ impl Tasks {
         }
         task.state = state;
         task.code = code;
-        task.service = task.waited.map(|waited| {
-            now.saturating_duration_since(task.accepted)
-                .saturating_sub(waited)
-        });
+        let since = now.saturating_duration_since(task.accepted);
+        task.service = task.waited.map(|waited| since.saturating_sub(waited));
+        // Nothing was done, so the caller may have it done under the same key.
+        let freed = if task.waited.is_none() {
+            task.key.take()
+        } else {
+            None
+        };
+        if let Some(key) = freed {
+            table.free(&key, id);
+        }
         table.ended.push_back(id);
         while table.ended.len() > self.most_ended {
             if let Some(oldest) = table.ended.pop_front() {
-                table.tasks.remove(&oldest);
+                table.forget(oldest);
             }
         }
     }
 
     pub(crate) fn view(&self, id: Uuid, now: Instant) -> Option<View> {
-        let table = self.table();
-        let task = table.tasks.get(&id)?;
-        let left = task.expected.saturating_duration_since(now).clamp(POLL.0, POLL.1);
-        Some(View {
-            id,
-            state: task.state,
-            class: task.class.clone(),
-            tier: task.tier.as_str(),
-            code: task.code.as_ref().map(ToString::to_string),
-            waited_ms: task.waited.map(whole_ms),
-            service_ms: task.service.map(whole_ms),
-            poll_after: Some(left).filter(|_| !task.state.is_terminal()),
-        })
+        self.table().tasks.get(&id).map(|task| task.view(id, now))
     }
 
     /// Tasks that have not ended.
     pub(crate) fn live(&self) -> usize {
         let table = self.table();
         table.tasks.len() - table.ended.len()
+    }
+}
+
+impl Table {
+    fn known(&self, key: &Key, print: u64, now: Instant) -> Option<Known> {
+        let (first, id) = self.keys.get(key)?;
+        let task = self.tasks.get(id)?;
+        if now.saturating_duration_since(task.accepted) > KEY_TIME {
+            return None;
+        }
+        let same = *first == print;
+        Some(if same {
+            Known::Same(Box::new(task.view(*id, now)))
+        } else {
+            Known::Other(key.clone())
+        })
+    }
+
+    fn forget(&mut self, id: Uuid) {
+        if let Some(key) = self.tasks.remove(&id).and_then(|task| task.key) {
+            self.free(&key, id);
+        }
+    }
+
+    /// Frees a key of this task. After its time a key can stand for a younger task: that one keeps it.
+    fn free(&mut self, key: &Key, id: Uuid) {
+        if self.keys.get(key).is_some_and(|(_, owner)| *owner == id) {
+            self.keys.remove(key);
+        }
+    }
+}
+
+impl Task {
+    fn view(&self, id: Uuid, now: Instant) -> View {
+        let left = self.expected.saturating_duration_since(now).clamp(POLL.0, POLL.1);
+        View {
+            id,
+            state: self.state,
+            class: self.class.clone(),
+            tier: self.tier.as_str(),
+            code: self.code.as_ref().map(ToString::to_string),
+            waited_ms: self.waited.map(whole_ms),
+            service_ms: self.service.map(whole_ms),
+            poll_after: Some(left).filter(|_| !self.state.is_terminal()),
+        }
     }
 }
 
@@ -169,7 +259,11 @@ mod tests {
         let now = clock::now();
         let ids: Vec<Uuid> = (0..4).map(|_| clock::task_id()).collect();
         for id in &ids {
-            tasks.accept(*id, "x", Tier::Deferrable, now, Duration::ZERO);
+            assert!(
+                tasks
+                    .accept(*id, "x", Tier::Deferrable, now, Duration::ZERO, None)
+                    .is_ok()
+            );
         }
         for id in &ids[..3] {
             tasks.ended(*id, now, State::Done, None);
@@ -182,5 +276,45 @@ mod tests {
             Some(State::Queued)
         );
         assert_eq!(tasks.live(), 1);
+    }
+
+    #[test]
+    fn a_key_stands_for_one_task_until_its_time_is_over_or_nothing_was_done() {
+        let tasks = Tasks::new(8);
+        let now = clock::now();
+        let key = Key {
+            tenant: None,
+            key: IdempotencyKey::new("k").unwrap(),
+        };
+        let enter = |print: u64, now: Instant| {
+            let (id, key) = (clock::task_id(), Some((key.clone(), print)));
+            tasks
+                .accept(id, "x", Tier::Deferrable, now, Duration::ZERO, key)
+                .map(|view| view.id)
+        };
+        let first = enter(1, now).unwrap();
+        assert!(matches!(enter(1, now), Err(Known::Same(view)) if view.id == first));
+        assert!(matches!(enter(2, now), Err(Known::Other(_))));
+        tasks.ended(first, now, State::Evicted, None);
+        let second = enter(2, now).expect("nothing was done under the key");
+        tasks.started(second, now);
+        tasks.ended(second, now, State::Done, None);
+        assert!(matches!(enter(2, now), Err(Known::Same(view)) if view.id == second));
+        let later = now + KEY_TIME + Duration::from_secs(1);
+        let third = enter(1, later).expect("its time is over");
+        for _ in 0..8 {
+            let id = clock::task_id();
+            assert!(
+                tasks
+                    .accept(id, "x", Tier::Deferrable, later, Duration::ZERO, None)
+                    .is_ok()
+            );
+            tasks.ended(id, later, State::Done, None);
+        }
+        assert!(tasks.view(second, later).is_none(), "forgotten");
+        assert!(
+            matches!(enter(1, later), Err(Known::Same(view)) if view.id == third),
+            "the younger one keeps it"
+        );
     }
 }

@@ -2,4 +2,5 @@
 //! that everything else stays as it is and the case that notices is the one that is meant to.
 
 pub mod client;
+mod proxy;
 pub mod server;

@@ -5,18 +5,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::judge_result;
-use super::seen::{CallSeen, Reply};
-use super::spec::{ClientCase, Expect, FieldExpect, First, Gap, Group, Grows, Port, Spread};
+use super::seen::CallSeen;
+use super::spec::{ClientCase, Expect, First, Gap, Group, Grows, Port, Spread};
 use super::wire::{Exchange, WireLog};
+use super::{judge_fields, judge_result, timeline};
 use crate::verdict::Findings;
 
 /// How much before D a request may seem to arrive. Covers the rounding of clocks, nothing else.
 pub(crate) const EARLY_TOLERANCE: Duration = Duration::from_millis(2);
 /// How many offending calls one check names.
 const MAX_NAMED: usize = 3;
-/// How many calls of a group the timeline shows.
-const MAX_SHOWN: usize = 5;
 
 /// Everything that a played case left behind.
 #[derive(Debug, Clone)]
@@ -62,7 +60,7 @@ pub(crate) fn judge(case: &ClientCase, played: &Played) -> Findings {
                 requests: by_path.get(seen.path.as_str()).unwrap_or(&empty),
             })
             .collect();
-        show(&mut findings, group, &views, played.started);
+        timeline::show(&mut findings, group, &views, played.started);
         judge_group(&mut findings, group, &views, played.slack, &first_heads);
         let heads = views
             .iter()
@@ -142,7 +140,7 @@ fn judge_group(
     if let Some(first) = first_request {
         judge_first(findings, name, first, calls, slack, first_heads);
     }
-    judge_fields(findings, name, fields, gaps, calls);
+    judge_fields::judge_fields(findings, name, fields, gaps, calls);
     judge_result::judge_results(findings, group, calls, slack);
 }
 
@@ -319,164 +317,6 @@ fn judge_first(
     });
 }
 
-fn judge_fields(
-    findings: &mut Findings,
-    name: &str,
-    fields: &FieldExpect,
-    gaps: &[Gap],
-    calls: &[CallView<'_>],
-) {
-    let check =
-        |findings: &mut Findings, what: &str, expected: &str, ok: &dyn Fn(&Exchange) -> bool, field: &str| {
-            each(findings, &format!("{name}: {what}"), expected, calls, |call| {
-                let bad = call.requests.iter().position(|request| !ok(request));
-                let seen = bad.map(|index| {
-                    let values: Vec<&str> = call.requests[index].field(field).collect();
-                    format!("{values:?} on request {}", index + 1)
-                });
-                (
-                    !call.requests.is_empty() && bad.is_none(),
-                    seen.unwrap_or_else(|| format!("{} requests", call.requests.len())),
-                )
-            });
-        };
-    for field in &fields.present {
-        let there = |request: &Exchange| request.field(field).next().is_some();
-        check(
-            findings,
-            &format!("{field} is sent"),
-            "on every request",
-            &there,
-            field,
-        );
-    }
-    for field in &fields.absent {
-        let absent = |request: &Exchange| request.field(field).next().is_none();
-        check(
-            findings,
-            &format!("{field} is not sent"),
-            "on no request",
-            &absent,
-            field,
-        );
-    }
-    for field in &fields.absent_at_second {
-        let absent = |request: &Exchange| request.port == Port::Main || request.field(field).next().is_none();
-        check(
-            findings,
-            &format!("{field} stays at home"),
-            "on no request to the second port",
-            &absent,
-            field,
-        );
-    }
-    if let Some(tier) = &fields.tier {
-        let same = |request: &Exchange| request.one_field("overload-tier") == Some(tier);
-        check(
-            findings,
-            "Overload-Tier",
-            &format!("{tier} on every request"),
-            &same,
-            "overload-tier",
-        );
-    }
-    if let Some(key) = &fields.key {
-        let quoted = format!("\"{key}\"");
-        let same = |request: &Exchange| {
-            request
-                .one_field("idempotency-key")
-                .is_some_and(|have| have == key || have == quoted)
-        };
-        check(
-            findings,
-            "Idempotency-Key",
-            &format!("{key} on every request"),
-            &same,
-            "idempotency-key",
-        );
-    }
-    if let Some(body) = &fields.body {
-        let same = |request: &Exchange| {
-            let length = request.one_field("content-length");
-            request.body == body.as_bytes() && length.is_none_or(|have| have.parse() == Ok(body.len()))
-        };
-        check(
-            findings,
-            "body",
-            &format!("the same {} bytes on every request", body.len()),
-            &same,
-            "content-length",
-        );
-    }
-    if let Some(from) = fields.attempt_from {
-        each(
-            findings,
-            &format!("{name}: Overload-Attempt"),
-            &format!("{from}, then one more each time"),
-            calls,
-            |call| {
-                let seen: Vec<Option<u64>> = call
-                    .requests
-                    .iter()
-                    .map(|r| whole(r, "overload-attempt"))
-                    .collect();
-                let wanted = (from..).take(seen.len());
-                (
-                    !seen.is_empty() && seen.iter().copied().eq(wanted.map(Some)),
-                    format!("{seen:?}"),
-                )
-            },
-        );
-    }
-    if let Some(deadline) = fields.deadline_ms {
-        judge_deadline(findings, name, deadline, gaps, calls);
-    }
-}
-
-/// REQ-02: on every request, the first within the call's deadline, each later one less by at least the least wait
-/// that the case asks for at that gap (two roundings to whole ms are allowed for).
-fn judge_deadline(findings: &mut Findings, name: &str, deadline: u64, gaps: &[Gap], calls: &[CallView<'_>]) {
-    let least_wait = |k: usize| {
-        gaps.iter()
-            .filter(|g| g.k.is_none_or(|at| at == k))
-            .map(|g| g.min_ms)
-            .max()
-            .unwrap_or(0)
-    };
-    let expected = format!("1 to {deadline} ms at first, then less by at least each wait");
-    each(
-        findings,
-        &format!("{name}: Overload-Deadline-Ms"),
-        &expected,
-        calls,
-        |call| {
-            let seen: Vec<Option<u64>> = call
-                .requests
-                .iter()
-                .map(|r| whole(r, "overload-deadline-ms"))
-                .collect();
-            let first = seen
-                .first()
-                .copied()
-                .flatten()
-                .is_some_and(|ms| (1..=deadline).contains(&ms));
-            let falls = seen.windows(2).enumerate().all(|(index, pair)| match pair {
-                [Some(before), Some(after)] => after + least_wait(index + 1) <= before + 2,
-                _ => false,
-            });
-            (first && falls, format!("{seen:?}"))
-        },
-    );
-}
-
-fn whole(request: &Exchange, field: &str) -> Option<u64> {
-    request
-        .one_field(field)
-        .filter(|value| value.bytes().all(|b| b.is_ascii_digit()))?
-        .parse()
-        .ok()
-}
-
 fn judge_wire(findings: &mut Findings, case: &ClientCase, played: &Played) {
     let log = &played.log;
     findings.check(
@@ -535,59 +375,6 @@ fn judge_wire(findings: &mut Findings, case: &ClientCase, played: &Played) {
             range.to_string(),
             value.map_or("absent".to_owned(), Value::to_string),
         );
-    }
-}
-
-/// What happened, with times from the start of the case.
-fn show(findings: &mut Findings, group: &Group, calls: &[CallView<'_>], started: Instant) {
-    let at = |instant: Instant| ms(instant.saturating_duration_since(started));
-    for call in calls.iter().take(MAX_SHOWN) {
-        findings.saw(format!(
-            "{:>10}  call {} made",
-            at(call.seen.sent),
-            call.seen.name()
-        ));
-        for (index, request) in call.requests.iter().enumerate() {
-            let gap = call.gap(index).map_or(String::new(), |gap| {
-                format!(", {} after the reject's head", ms(gap))
-            });
-            let own: Vec<String> = request
-                .fields
-                .iter()
-                .filter(|(name, _)| name.starts_with("overload-") || name == "idempotency-key")
-                .map(|(name, value)| format!("{name}: {value}"))
-                .collect();
-            let port = if request.port == Port::Second {
-                " of the second port"
-            } else {
-                ""
-            };
-            findings.saw(format!(
-                "{:>10}  request {} {} on connection {}{port}{gap} [{}]",
-                at(request.arrived),
-                index + 1,
-                request.method,
-                request.connection,
-                own.join("; ")
-            ));
-            let when = request.head_at.map_or("-".to_owned(), at);
-            findings.saw(format!("{when:>10}  answered {}", request.answered));
-        }
-        if let Some(cancelled) = call.seen.cancelled {
-            findings.saw(format!("{:>10}  cancel sent", at(cancelled)));
-        }
-        let said = match &call.seen.reply {
-            Reply::Said(result) => Value::Object(result.clone()).to_string(),
-            Reply::Broke(what) => what.clone(),
-        };
-        findings.saw(format!("{:>10}  reply {said}", at(call.seen.returned)));
-    }
-    if calls.len() > MAX_SHOWN {
-        findings.saw(format!(
-            "            ... and {} calls of group {} more",
-            calls.len() - MAX_SHOWN,
-            group.name
-        ));
     }
 }
 

@@ -1,16 +1,20 @@
 //! Plays a server and judges a client.
 //!
 //! A client that says "I waited" proves nothing; a server that saw one request cannot know why. So a case keeps two
-//! witnesses apart: [`wire::WireLog`], what the runner's own sockets saw, and [`seen::Reply`], what the client said.
-//! [`judge`](judge::judge) reads both, and is a pure function over them.
+//! witnesses apart: [`wire::WireLog`], what the runner's own sockets saw, and the replies, what the client said.
+//! The judge reads both, and is a pure function over them.
 
 mod judge;
+mod judge_fields;
 mod judge_result;
+#[cfg(test)]
+mod judge_tests;
 mod origin;
 mod reader;
 pub mod script;
 mod seen;
 pub mod spec;
+mod timeline;
 pub mod wire;
 
 use std::sync::Arc;

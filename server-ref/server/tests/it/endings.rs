@@ -7,9 +7,9 @@ use tokio::io::AsyncWriteExt;
 
 use crate::common::{Peer, send};
 
-/// Room for all that a test sends.
+/// Room for all that a test sends; what is deferred runs soon after.
 fn wide() -> serde_json::Value {
-    json!({"workers": 8, "queue": 2000, "thresholds": {"enter_depth": 5000}})
+    json!({"workers": 8, "queue": 2000, "hold_ms": 100, "ramp_ms": 100})
 }
 
 #[tokio::test]

@@ -157,3 +157,43 @@ async fn a_bad_task_is_refused_before_it_has_a_location() {
     assert_eq!((answer.status.as_u16(), answer.header("location")), (400, ""));
     peer.stop().await;
 }
+
+#[tokio::test]
+async fn a_repeated_key_is_one_task_and_another_payload_is_refused() {
+    let peer = Peer::start(json!({"identities": {"tok": {"tenant": "a"}}})).await;
+    peer.fixtures.hold_workers(true);
+    let body = json!({"class": "t", "duration_ms": 1, "payload": "one"});
+    let keyed = |body: &Value| peer.post("/v1/tasks", body).header("idempotency-key", "\"k-1\"");
+    let together: Vec<_> = (0..5)
+        .map(|_| peer.spawn(keyed(&body).header("overload-task-class", "t")))
+        .collect();
+    let mut locations = std::collections::BTreeSet::new();
+    for answer in together {
+        let answer = answer.await.unwrap();
+        assert_eq!(answer.status, 202, "{answer:?}");
+        locations.insert(answer.header("location").to_owned());
+    }
+    assert_eq!(locations.len(), 1, "one task: {locations:?}");
+    peer.until("the others gave their places back", |snapshot| {
+        snapshot.tickets == 1
+    })
+    .await;
+    let other = send(keyed(&json!({"class": "t", "payload": "two"}))).await;
+    assert_eq!(other.status, 422);
+    assert_no_overload(&other);
+    let somebody_else = send(keyed(&body).bearer_auth("tok")).await;
+    assert!(
+        !locations.contains(somebody_else.header("location")),
+        "a key is its tenant's own"
+    );
+    peer.fixtures.hold_workers(false);
+    let location = locations.pop_first().unwrap();
+    until(&peer, &location, &["done"]).await;
+    let after = send(keyed(&body).header("overload-task-class", "t")).await;
+    assert_eq!(
+        (after.header("location"), after.json()["state"].as_str()),
+        (location.as_str(), Some("done"))
+    );
+    peer.until_empty().await;
+    peer.stop().await;
+}

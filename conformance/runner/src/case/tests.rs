@@ -1,0 +1,103 @@
+//! The loader: what loads, and what is refused with which words.
+
+use super::*;
+
+const CASE: &str = "
+schema: overload-cases/1
+cases:
+  - id: one
+    title: A sentence.
+    requirements: [CLI-01]
+    client:
+      calls:
+        - script: [{status: 200}]
+          expect: {requests: 1, result: {kind: response}}
+";
+
+fn error_of(text: &str) -> String {
+    load([("some/file.yaml".to_owned(), text.to_owned())])
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn a_small_case_loads_with_its_defaults() {
+    let set = load([("f.yaml".to_owned(), CASE.to_owned())]).unwrap();
+    let case = &set.cases[0];
+    assert_eq!(
+        (case.role(), case.level, case.timing),
+        (Role::Client, Level::Must, true)
+    );
+    assert_eq!(case.limit_ms, DEFAULT_LIMIT_MS);
+}
+
+#[test]
+fn an_unknown_key_at_any_depth_is_refused_with_the_file_and_the_key() {
+    for (from, to, key) in [
+        ("    title:", "    titel: x\n    title:", "titel"),
+        ("{status: 200}", "{status: 200, hangs: 3}", "hangs"),
+        ("{requests: 1,", "{requests: 1, gasp: [],", "gasp"),
+        ("{kind: response}", "{kind: response, whi: x}", "whi"),
+    ] {
+        let error = error_of(&CASE.replace(from, to));
+        assert!(error.starts_with("some/file.yaml: "), "{error}");
+        assert!(error.contains(key), "{key:?} in {error}");
+    }
+}
+
+#[test]
+fn an_unknown_requirement_is_refused_with_file_case_and_id() {
+    let error = error_of(&CASE.replace("CLI-01", "CLI-99"));
+    assert_eq!(
+        error,
+        "some/file.yaml: case one: requirement \"CLI-99\" is not in requirements.toml"
+    );
+}
+
+#[test]
+fn a_case_for_nothing_or_for_both_sides_or_without_a_second_witness_is_refused() {
+    assert!(error_of(&CASE.replace("[CLI-01]", "[]")).contains("requirements is empty"));
+    assert!(error_of(&CASE.replace(", result: {kind: response}", "")).contains("both witnesses"));
+    assert!(error_of(&CASE.replace("requests: 1", "requests: 0")).contains("need a `why`"));
+    assert!(error_of(&CASE.replace("    client:", "    limit_ms: 0\n    client:")).contains("limit_ms is 0"));
+    assert!(error_of(&CASE.replace("cases/1", "cases/2")).contains("overload-cases/2"));
+}
+
+#[test]
+fn an_id_that_is_used_twice_is_refused() {
+    let twice = [
+        ("a.yaml".to_owned(), CASE.to_owned()),
+        ("b.yaml".to_owned(), CASE.to_owned()),
+    ];
+    assert_eq!(
+        load(twice).unwrap_err().to_string(),
+        "b.yaml: case one: the id is already used in a.yaml"
+    );
+}
+
+#[test]
+fn every_case_file_is_built_in_and_loads() {
+    let set = load_embedded().unwrap();
+    assert!(
+        set.cases
+            .iter()
+            .filter(|case| case.role() == Role::Client)
+            .count()
+            >= 20
+    );
+    let mut paths = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
+    collect(&root, &mut paths).unwrap();
+    let mut on_disk: Vec<String> = paths
+        .iter()
+        .map(|path| path.strip_prefix(&root).unwrap().display().to_string())
+        .collect();
+    on_disk.sort();
+    assert_eq!(
+        on_disk,
+        EMBEDDED
+            .iter()
+            .map(|(name, _)| (*name).to_owned())
+            .collect::<Vec<_>>()
+    );
+}
