@@ -17,7 +17,7 @@ pub struct Rejection {
 #[derive(Debug, PartialEq)]
 #[must_use]
 pub enum Decision {
-    /// It has a place: running or queued; [`Controller::next_step`] says when to start it.
+    /// It has a place: running or queued; [`crate::Controller::next_step`] says when to start it.
     Accept {
         /// The place.
         ticket: Ticket,
