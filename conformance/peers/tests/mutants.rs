@@ -31,13 +31,23 @@ async fn judge(role: &str, adapter: &str, requirement: &str) -> Value {
 fn caught_by(report: &Value, requirement: &str) -> Vec<String> {
     let cases = report["cases"].as_array().unwrap();
     let caught = cases.iter().filter(|case| {
-        let names = case["requirements"].as_array().unwrap().iter().any(|id| id == requirement);
+        let names = case["requirements"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|id| id == requirement);
         names && matches!(case["verdict"].as_str(), Some("fail" | "warn"))
     });
-    caught.map(|case| case["id"].as_str().unwrap().to_owned()).collect()
+    caught
+        .map(|case| case["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
-async fn survivors<M: ValueEnum + Copy>(role: &str, program: &str, breaks: fn(M) -> &'static str) -> Vec<String> {
+async fn survivors<M: ValueEnum + Copy>(
+    role: &str,
+    program: &str,
+    breaks: fn(M) -> &'static str,
+) -> Vec<String> {
     let mut survivors = Vec::new();
     for mutant in M::value_variants() {
         let name = mutant.to_possible_value().unwrap().get_name().to_owned();

@@ -212,7 +212,7 @@ impl ClientMutant {
             Self::Persistent => knobs.max_attempts = Some(12),
             Self::NoBudget => {
                 knobs.budget = Some(BudgetKnobs {
-                    capacity: Some(u32::MAX),
+                    capacity: Some(1_000_000),
                 })
             }
             _ => {}

@@ -5,6 +5,9 @@ use holdoff_contract::field_name;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
+/// Token of the trusted identity that a server which trusts anybody takes everybody for.
+pub(super) const ANYBODY: &str = "anybody";
+
 /// A rule to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ServerMutant {
@@ -72,6 +75,12 @@ impl ServerMutant {
             }
             Self::DeafToDeadline => {
                 headers.remove(field_name::OVERLOAD_DEADLINE_MS);
+            }
+            Self::TrustsAnybody if headers.contains_key(field_name::OVERLOAD_TENANT) => {
+                let token = format!("Bearer {ANYBODY}");
+                if let Ok(value) = HeaderValue::from_str(&token) {
+                    headers.insert(header::AUTHORIZATION, value);
+                }
             }
             _ => {}
         }
