@@ -214,6 +214,9 @@ pub struct Gap {
     pub min_ms: u64,
     /// Never later, plus the run's slack.
     pub max_ms: u64,
+    /// A call that has no such gap passes; for cases that count the calls that have it.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// The window over which a gap must be spread.
