@@ -15,7 +15,7 @@ use holdoff_contract::{
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
 
-use crate::{Admission, Ask, Denied, Identify, Identity, Place, RequestHead, clock};
+use crate::{Admission, Ask, Denied, ForeignDeadlines, Identify, Identity, Place, RequestHead, clock};
 
 /// The door: who asks, with which rights, and what they are told.
 #[derive(Clone)]
@@ -23,6 +23,7 @@ pub struct Gate {
     admission: Admission,
     identify: Arc<dyn Identify>,
     default_tier: Tier,
+    foreign_deadlines: ForeignDeadlines,
 }
 
 /// A request that asks to be admitted, read from its head. What the head does not know (class, size) can be set in
@@ -63,6 +64,7 @@ impl Gate {
             admission,
             identify: Arc::new(Identity::ANONYMOUS),
             default_tier: Tier::Deferrable,
+            foreign_deadlines: ForeignDeadlines::default(),
         }
     }
 
@@ -77,6 +79,13 @@ impl Gate {
     #[must_use]
     pub fn default_tier(mut self, tier: Tier) -> Self {
         self.default_tier = tier;
+        self
+    }
+
+    /// Whether the deadlines of other stacks count (SRQ-04).
+    #[must_use]
+    pub fn foreign_deadlines(mut self, foreign: ForeignDeadlines) -> Self {
+        self.foreign_deadlines = foreign;
         self
     }
 
@@ -99,7 +108,7 @@ impl Gate {
             tier: limits.clamp(claimed),
             tenant,
             class: fields.task_class.clone(),
-            deadline: fields.deadline,
+            deadline: self.foreign_deadlines.smallest(fields.deadline, head.headers),
             cost: fields.cost,
             bytes: 0,
             may_defer: false,

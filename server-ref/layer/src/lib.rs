@@ -46,6 +46,7 @@
 mod admission;
 mod body;
 mod clock;
+mod deadline;
 mod drain;
 mod gate;
 mod identity;
@@ -55,6 +56,7 @@ mod service;
 
 pub use admission::{Admission, Ask, Denied};
 pub use body::GuardBody;
+pub use deadline::ForeignDeadlines;
 pub use drain::{DRAIN_BYTES, DRAIN_TIME, drain};
 pub use gate::{Asked, Gate, Refusal};
 pub use identity::{Identify, Identity, RequestHead, Tiers};

@@ -91,6 +91,9 @@ pub struct Limits {
     pub max_connections: usize,
     /// Longest time that a stop waits for accepted work. 0..=3600000, default 10000.
     pub drain_ms: u64,
+    /// `grpc-timeout`, `connect-timeout-ms` and `x-envoy-expected-rq-timeout-ms` count as deadlines too (SRQ-04). Default
+    /// no: for a server behind a hop that sets or strips them.
+    pub foreign_deadlines: bool,
 }
 
 /// A configuration that cannot be used.
@@ -137,6 +140,7 @@ impl Default for Limits {
             ended_tasks: 10_000,
             max_connections: 4_096,
             drain_ms: 10_000,
+            foreign_deadlines: false,
         }
     }
 }
