@@ -365,3 +365,17 @@ async fn real_time_a_reqwest_request_can_be_executed_and_its_timeout_is_the_call
     assert_eq!(error.why(), Some(StopReason::DeadlineBeforeHint));
     assert!((1900..=2000).contains(&server.seen()[0].number("overload-deadline-ms")));
 }
+
+#[tokio::test]
+async fn real_time_a_deadline_beyond_the_clock_is_as_good_as_none() {
+    let server = Server::start(|_, _| ok()).await;
+    for deadline in [Duration::MAX, Duration::from_secs(3_000_000_000)] {
+        let response = Client::new()
+            .get(server.url("/work"))
+            .deadline(deadline)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.text().await.unwrap(), "done");
+    }
+}

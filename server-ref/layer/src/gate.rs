@@ -9,7 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdoff_admission::{NeverAdmissible, Rejection};
 use holdoff_contract::write::{self, Audience};
-use holdoff_contract::{Applied, Code, Overload, RequestFields, Retry, Tenant, Tier};
+use holdoff_contract::{
+    Applied, Code, Overload, RequestFields, Retry, ServiceState, Tenant, Tier, field_name,
+};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
 
@@ -151,6 +153,23 @@ impl Asked {
             why,
             audience: self.audience(),
             with_body: self.method != Method::HEAD,
+        }
+    }
+
+    /// Marks a success: put off, cut down, and the tier that was used where the request named one (SRQ-06). `state` is
+    /// told to trusted callers only, and only beside one of these.
+    pub fn advise(&self, headers: &mut HeaderMap, deferred: bool, degraded: bool, state: ServiceState) {
+        let state = (self.identity.trusted && (deferred || degraded)).then_some(state);
+        write::advice(headers, deferred, degraded, state);
+        if self.fields.tier.is_none() {
+            return;
+        }
+        let signal = headers
+            .get(field_name::OVERLOAD_SIGNAL)
+            .and_then(|value| value.to_str().ok());
+        let signal = format!("{}, tier={}", signal.unwrap_or("v=1"), self.ask.tier);
+        if let Ok(signal) = HeaderValue::try_from(signal) {
+            headers.insert(field_name::OVERLOAD_SIGNAL, signal);
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::look::{brief, fitting, of, tally};
-use super::message::{Exchange, Seen};
+use super::message::{Exchange, NoAnswer, Seen};
 use super::play::Evidence;
 use super::reject::Reading;
 use super::rules;
@@ -100,7 +100,9 @@ fn all_rules(check: &RulesCheck, evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn count(check: &Count, evidence: &Evidence, findings: &mut Findings) {
-    let total = of(evidence, &check.of).count();
+    // A caller that left on purpose has no answer to count.
+    let stayed = |exchange: &&Exchange| exchange.answer != Err(NoAnswer::Left);
+    let total = of(evidence, &check.of).filter(stayed).count();
     let n = fitting(evidence, &check.of, &check.filter).len();
     let least = check.min.unwrap_or(0);
     let most = check.max.unwrap_or(usize::MAX);

@@ -54,6 +54,9 @@ impl Where {
                 .degraded
                 .is_none_or(|wanted| wanted == signal.is_some_and(|signal| signal.degraded == Some(true)))
             && self
+                .after_up_to
+                .is_none_or(|most| reading.after().is_some_and(|after| after <= most))
+            && self
                 .with_header
                 .as_deref()
                 .is_none_or(|name| !seen.lines(name).is_empty())

@@ -372,3 +372,121 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Seen, usize)>, NoAnswer> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(bytes: &[u8], to_head: bool) -> Result<Seen, NoAnswer> {
+        let mut times = Times {
+            sent: clock::now(),
+            head: None,
+            done: clock::now(),
+        };
+        let mut source = bytes;
+        receive(&mut source, to_head, &mut times).await
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_kept_as_it_is_on_the_wire() {
+        let wire = b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 503 Busy\r\nRetry-After: 1\r\nretry-after: 2\r\n\
+                     Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nOverload-Signal: v=1\r\n\r\n";
+        let seen = read(wire, false).await.unwrap();
+        assert_eq!(seen.status, 503);
+        assert_eq!(seen.lines("RETRY-AFTER"), ["1", "2"]);
+        assert_eq!(seen.body, b"abcde");
+        assert_eq!(seen.trailers, [("Overload-Signal".to_owned(), b"v=1".to_vec())]);
+    }
+
+    #[tokio::test]
+    async fn a_body_ends_with_its_length_or_with_the_connection() {
+        let seen = read(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc", false)
+            .await
+            .unwrap();
+        assert_eq!(seen.body, b"ab");
+        let seen = read(b"HTTP/1.1 200 OK\r\n\r\nabc", false).await.unwrap();
+        assert_eq!(seen.body, b"abc");
+        let seen = read(b"HTTP/1.1 503 X\r\nContent-Length: 9\r\n\r\n", true)
+            .await
+            .unwrap();
+        assert_eq!(seen.body, b"");
+        let seen = read(b"HTTP/1.1 503 X\r\nContent-Length: 4\r\n\r\noops", true)
+            .await
+            .unwrap();
+        assert_eq!(seen.body, b"oops");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_says_why() {
+        for (wire, wanted) in [
+            (&b""[..], "no byte"),
+            (b"HTTP/1.1 200", "12 bytes of a head"),
+            (b"SSH-2.0-x\r\n\r\n", "not an HTTP answer"),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab",
+                "2 of 5 body bytes",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\nab",
+                "Content-Length is",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n",
+                "body is over",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                "chunk size",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc",
+                "middle of a chunked",
+            ),
+        ] {
+            let error = read(wire, false).await.expect_err(wanted).to_string();
+            assert!(error.contains(wanted), "{wanted}: {error}");
+        }
+        let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(MAX_INTERIM + 1);
+        let error = read(interim.as_bytes(), false)
+            .await
+            .expect_err("interim")
+            .to_string();
+        assert!(error.contains("interim"), "{error}");
+        let head = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(MAX_HEAD_BYTES + 10));
+        let error = read(head.as_bytes(), false).await.expect_err("head").to_string();
+        assert!(error.contains("head is over"), "{error}");
+    }
+
+    #[test]
+    fn a_request_goes_out_as_it_was_asked_for() {
+        let address = Address::parse("http://127.0.0.1:80/base/").unwrap();
+        let ask = Ask {
+            method: "POST".to_owned(),
+            path: "/v1/work".to_owned(),
+            headers: vec![
+                ("Overload-Deadline-Ms".to_owned(), "1".to_owned()),
+                ("Overload-Deadline-Ms".to_owned(), "ab\r\nX: y".to_owned()),
+            ],
+            body: b"0123456789".to_vec(),
+            pace: Pace::StallAfter(4),
+            ..Ask::default()
+        };
+        let wire = String::from_utf8(encode(&address, &ask)).unwrap();
+        assert!(
+            wire.starts_with("POST /base/v1/work HTTP/1.1\r\nHost: 127.0.0.1:80\r\n"),
+            "{wire}"
+        );
+        assert!(
+            wire.contains("Overload-Deadline-Ms: 1\r\nOverload-Deadline-Ms: abX: y\r\n"),
+            "{wire}"
+        );
+        assert!(wire.ends_with("Content-Length: 10\r\n\r\n0123"), "{wire}");
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_probed_says_why() {
+        assert!(Address::parse("https://h/").is_err_and(|error| error.to_string().contains("https")));
+        assert!(Address::parse("not a url").is_err());
+        assert_eq!(Address::parse("http://h").unwrap().authority(), "h:80");
+    }
+}

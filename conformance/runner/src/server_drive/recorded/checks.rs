@@ -65,6 +65,7 @@ fn nothing_observed_never_holds() {
         "same_head: { of: r, as: r }",
         "silent: { of: r, words: [zebra] }",
         "ended: { of: r, at_least: 1 }",
+        "turn: { of: r, by: r, at_most: 9 }",
         "metric: { scrape: p, name: a, present: false }",
         "moved: { from: p, to: p, name: a, max: 0 }",
         "agree: { from: p, to: p, of: r }",
@@ -174,6 +175,47 @@ fn metrics_that_tell_another_story_than_the_wire_do_not_hold() {
     assert!(!holds(
         "page_silent: { scrape: after, words: [deferrable] }",
         &told(5, 3)
+    ));
+}
+
+#[test]
+fn a_light_tenant_behind_a_heavy_ones_whole_line_does_not_hold() {
+    let served = |label: &str, sent: u64, took: u64| {
+        let mut exchange = changed(vec![
+            Change::Status(200),
+            Change::Drop("overload-signal"),
+            Change::Body("{}"),
+        ]);
+        exchange.label = label.to_owned();
+        exchange.sent_at = Duration::from_millis(sent);
+        exchange.done_after = Duration::from_millis(took);
+        exchange
+    };
+    let with = |took| {
+        let heavy = (1..=40).map(|i| served("a", 0, 20 * i));
+        evidence(heavy.chain([served("b", 100, took)]).collect())
+    };
+    let check = "turn: { of: b, by: a, at_most: 4 }";
+    assert!(holds(check, &with(50)));
+    assert!(!holds(check, &with(400)));
+    assert!(
+        !holds(check, &with(5000)),
+        "with nothing behind it there was no line"
+    );
+}
+
+#[test]
+fn a_caller_that_left_is_not_counted_as_unanswered_or_answered() {
+    let left = Exchange {
+        answer: Err(NoAnswer::Left),
+        ..good()
+    };
+    let check = "count: { of: r, where: { status: [503], after_up_to: 1740 }, all: true }";
+    assert!(holds(check, &evidence(vec![good(), left.clone()])));
+    assert!(!holds(check, &evidence(vec![left])));
+    assert!(!holds(
+        "count: { of: r, where: { after_up_to: 1739 }, all: true }",
+        &evidence(vec![good()])
     ));
 }
 

@@ -333,3 +333,54 @@ impl Send {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ServerCase, String> {
+        let case: ServerCase = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        case.validate().map(|()| case)
+    }
+
+    fn with(steps: &str, checks: &str) -> Result<ServerCase, String> {
+        read(&format!("plain: true\nsteps: [{steps}]\nchecks: [{checks}]\n"))
+    }
+
+    const LOAD: &str = "load: [ { label: a } ]";
+    const RULES: &str = "rules: { of: a }";
+
+    #[test]
+    fn a_case_reads_and_names_its_fixtures_once() {
+        assert!(with(LOAD, RULES).unwrap().fixtures().is_empty());
+        let text = "steps: [ fixture: { name: drain }, fixture: { name: drain }, forced: { codes: [queue_full], \
+                    after_ms: [50], width_ms: 50, send: { label: a } } ]\nchecks: [ forced: { of: a } ]\n";
+        assert_eq!(read(text).unwrap().fixtures(), ["drain", "force_reject"]);
+    }
+
+    #[test]
+    fn what_is_misspelt_or_out_of_range_is_refused_by_name() {
+        for (steps, checks, word) in [
+            ("load: [ { label: a, delay: 5 } ]", RULES, "delay"),
+            ("lode: [ { label: a } ]", RULES, "lode"),
+            (LOAD, "rulez: { of: a }", "rulez"),
+            (LOAD, "rules: { of: a, only: [SRV-99] }", "SRV-99"),
+            ("load: [ { label: a, n: 0 } ]", RULES, "n is 0"),
+            ("load: [ { label: a, n: 9999 } ]", RULES, "n is 9999"),
+            (
+                "load: [ { label: a, concurrency: 0 } ]",
+                RULES,
+                "concurrency is 0",
+            ),
+            ("load: [ { label: a, path: x } ]", RULES, "must begin with /"),
+            ("wait_ms: 99999", RULES, "wait_ms is 99999"),
+            ("fixture: { name: drain }", RULES, "no fixture"),
+            ("fixture: { on: true }", RULES, "fixture"),
+            ("", RULES, "steps or checks is empty"),
+            (LOAD, "", "steps or checks is empty"),
+        ] {
+            let error = with(steps, checks).expect_err(word);
+            assert!(error.contains(word), "{word}: {error}");
+        }
+    }
+}
