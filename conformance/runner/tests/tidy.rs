@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "holdoff-reqwest",
         &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
     ),
+    ("holdoff-testkit", &["holdoff-contract"]),
     (
         "holdoff",
         &[
