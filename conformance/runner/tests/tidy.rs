@@ -18,6 +18,15 @@ const ARROWS: &[(&str, &[&str])] = &[
         "holdoff-reqwest",
         &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
     ),
+    (
+        "holdoff-reqwest-middleware",
+        &[
+            "holdoff-contract",
+            "holdoff-policy",
+            "holdoff-tower",
+            "holdoff-reqwest",
+        ],
+    ),
     ("holdoff-testkit", &["holdoff-contract"]),
     (
         "holdoff",

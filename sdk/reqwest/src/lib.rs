@@ -31,6 +31,7 @@
 //! The waiting and sending is `holdoff-tower`; this crate converts. reqwest's own retries are off, and
 //! `Overload-Tenant` does not follow a redirect to another origin.
 
+pub mod adapter;
 mod body;
 mod builder;
 mod client;
