@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "holdoff-reqwest",
         ],
     ),
+    ("holdoff-backoff", &["holdoff-contract", "holdoff-policy"]),
     ("holdoff-testkit", &["holdoff-contract"]),
     (
         "holdoff",
