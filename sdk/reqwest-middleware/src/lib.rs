@@ -49,6 +49,6 @@
 
 mod middleware;
 
-pub use holdoff_tower::{CallOptions, CallReport, CounterSnapshot, Counters, Error};
+pub use holdoff_tower::{CallOptions, CallReport, CounterSnapshot, Counters, Error, Observer};
 pub use middleware::{OverloadMiddleware, OverloadMiddlewareBuilder, overload_error};
 pub use reqwest_middleware;

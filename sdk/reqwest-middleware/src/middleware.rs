@@ -7,6 +7,7 @@
 use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use holdoff_contract::read::Compat;
 use holdoff_policy::Policy;
 use holdoff_reqwest::adapter::{self, Body};
 use holdoff_tower::{
-    AttemptContext, BoxError, CallOptions, Counters, Error, Failure, OverloadLayer, OverloadLayerBuilder,
+    AttemptContext, BoxError, CallOptions, Counters, Error, Failure, Observer, OverloadLayer,
+    OverloadLayerBuilder,
 };
 use http::Extensions;
 use reqwest::{Request, Response, Url};
@@ -68,6 +70,12 @@ impl OverloadMiddlewareBuilder {
     /// The tier of calls that name none. Default: not said, which is deferrable at the server.
     pub fn default_tier(mut self, tier: Tier) -> Self {
         self.layer = self.layer.default_tier(tier);
+        self
+    }
+
+    /// Told what the calls do, as it happens. Default: nobody. Counters and metrics are kept either way.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.layer = self.layer.observer(observer);
         self
     }
 
