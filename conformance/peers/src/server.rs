@@ -46,7 +46,10 @@ pub struct ServerAdapter<E> {
 impl<E: Edge> ServerAdapter<E> {
     /// An adapter with nothing running.
     pub fn new(edge: E) -> Self {
-        Self { edge, running: Mutex::new(None) }
+        Self {
+            edge,
+            running: Mutex::new(None),
+        }
     }
 
     async fn start(&self, command: &Value) -> anyhow::Result<Value> {
@@ -75,7 +78,9 @@ impl<E: Edge> ServerAdapter<E> {
         let name = command.get("name").and_then(Value::as_str).unwrap_or_default();
         let running = self.running.lock().await;
         let fixtures = running.as_ref().and_then(|running| running.fixtures.as_ref());
-        fixtures.ok_or_else(|| anyhow::anyhow!("fixture before start"))?.apply(name, command)?;
+        fixtures
+            .ok_or_else(|| anyhow::anyhow!("fixture before start"))?
+            .apply(name, command)?;
         Ok(json!({"ok": true}))
     }
 }

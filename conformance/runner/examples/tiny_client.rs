@@ -89,7 +89,7 @@ async fn main() {
                 tokio::spawn(async move {
                     let start = Instant::now();
                     let mut result = tokio::select! {
-                        result = call(&command["request"], &policy, &fault) => result,
+                        result = call(&command["request"], &command["incoming"], &policy, &fault) => result,
                         Ok(()) = stopped => json!({"kind": "error", "why": "cancelled", "attempts": 1}),
                     };
                     result["elapsed_ms"] = json!(start.elapsed().as_millis() as u64);
@@ -117,7 +117,7 @@ async fn main() {
     }
 }
 
-async fn call(request: &Value, policy: &Value, fault: &str) -> Value {
+async fn call(request: &Value, incoming: &Value, policy: &Value, fault: &str) -> Value {
     let start = Instant::now();
     let knob = |name: &str, default: u64| policy[name].as_u64().unwrap_or(default);
     let (most, cap) = (knob("max_attempts", 3), knob("hint_cap_ms", 120_000));
@@ -127,11 +127,13 @@ async fn call(request: &Value, policy: &Value, fault: &str) -> Value {
     let safe = !matches!(request["method"].as_str(), Some("POST" | "PATCH"))
         || request["idempotency_key"].is_string();
     let (mut last, mut unplanned): (Option<Value>, u64) = (None, 0);
+    let before = incoming["attempt"].as_u64().unwrap_or(1);
+    let relay_may_not = incoming.is_object() && (before > 1 || incoming["retry"] != true);
     for attempt in 1.. {
         let left = deadline.map(|all| all.saturating_sub(start.elapsed().as_millis() as u64));
         let limit = Duration::from_millis(left.unwrap_or(60_000));
         let said = if fault == "stale-deadline" { deadline } else { left };
-        let sent = tokio::time::timeout(limit, send(request, said, attempt)).await;
+        let sent = tokio::time::timeout(limit, send(request, said, attempt.max(before))).await;
         let give_up = |why: &str, last: Option<Value>| {
             let mut result = last.unwrap_or_else(|| json!({"kind": "error"}));
             result["why"] = json!(why);
@@ -179,6 +181,7 @@ async fn call(request: &Value, policy: &Value, fault: &str) -> Value {
                     () if !safe && hint.applied != "no" && fault != "replay" => "not_safe",
                     () if request["stream"] == true => "not_replayable",
                     () if attempt >= 12 || unplanned >= most => "attempts_exhausted",
+                    () if relay_may_not => "upstream_retries",
                     () if delay > cap && fault != "clamp" => "hint_too_long",
                     () if lo + 10 >= time_left => "deadline_before_hint",
                     () => "",

@@ -134,12 +134,16 @@ impl Adapter {
     /// # Errors
     /// [`AdapterError::Start`] with the reason, whatever it was.
     pub async fn start(command: &AdapterCommand, role: Role, limit: Duration) -> Result<Self, AdapterError> {
-        let mut child = Command::new(&command.program)
+        let mut process = Command::new(&command.program);
+        process
             .args(&command.args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
+            .stderr(Stdio::piped());
+        process.kill_on_drop(true);
+        #[cfg(unix)]
+        process.process_group(0); // `cargo run` and shells have children of their own, which must end with them
+        let mut child = process
             .spawn()
             .map_err(|error| AdapterError::Start(format!("{}: {error}", command.program)))?;
         let gone = || AdapterError::Start("its pipes are not there".to_owned());
@@ -274,6 +278,7 @@ impl Adapter {
         self.stdin.lock().await.take();
         let mut child = self.child.lock().await;
         if tokio::time::timeout(STOP_LIMIT, child.wait()).await.is_err() {
+            kill_group(&child);
             let _ = child.kill().await;
         }
     }
@@ -281,7 +286,9 @@ impl Adapter {
     /// Ends the process at once.
     pub(crate) async fn kill(&self) {
         self.stdin.lock().await.take();
-        let _ = self.child.lock().await.kill().await;
+        let mut child = self.child.lock().await;
+        kill_group(&child);
+        let _ = child.kill().await;
         end(&self.state, End::Closed);
     }
 
@@ -304,6 +311,27 @@ impl Adapter {
             },
         }
     }
+}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        kill_group(self.child.get_mut());
+    }
+}
+
+/// Kills a program and whatever it started. Does nothing once it has been reaped, so that no other process that got
+/// its number is hit.
+fn kill_group(child: &Child) {
+    #[cfg(unix)]
+    if let Some(pid) = child
+        .id()
+        .and_then(|id| i32::try_from(id).ok())
+        .and_then(rustix::process::Pid::from_raw)
+    {
+        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+    }
+    #[cfg(not(unix))]
+    let _ = child; // the leader alone is killed by its owner
 }
 
 fn check_hello(reply: Map<String, Value>, role: Role) -> Result<Hello, AdapterError> {

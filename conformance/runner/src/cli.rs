@@ -246,8 +246,17 @@ async fn judge(judged: Judged, common: Common) -> anyhow::Result<u8> {
     let started = clock::now();
     let slack = slack::calibrate().await.context("loopback cannot be used")?;
     let context = RunContext::new(seed, slack);
+    let known = |filter: &&String| {
+        let vector = filter.strip_prefix("vector/");
+        set.cases.iter().any(|case| &case.id == *filter)
+            || vectors
+                .vectors
+                .iter()
+                .any(|known| vector == Some(known.id.as_str()))
+    };
     let selection = Selection {
         filters: common.filter.clone(),
+        exact: common.filter.iter().filter(known).cloned().collect(),
         profile: common.profile,
         fail_fast: common.fail_fast,
         jobs: usize::from(common.jobs),
@@ -313,6 +322,7 @@ fn assemble(
             .profile
             .and_then(|p| p.to_possible_value())
             .map(|p| p.get_name().to_owned()),
+        filters: common.filter.clone(),
         seed: context.seed,
         slack_ms: context.slack_ms(),
         elapsed_ms,

@@ -57,6 +57,9 @@ pub struct RunReport {
     /// The profile that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// The filters of the run; with any, most requirements are not tested on purpose.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<String>,
     /// The seed of the run.
     pub seed: u64,
     /// What late bounds were given, in ms.

@@ -103,8 +103,10 @@ impl Profile {
 /// Which cases run, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Substrings of case ids, or whole requirement ids; a case matches any of them. Empty: all.
+    /// Whole case ids, parts of case ids, or whole requirement ids; a case matches any of them. Empty: all.
     pub filters: Vec<String>,
+    /// Those filters that are the whole id of a case, and therefore match only that one.
+    pub exact: Vec<String>,
     /// Only cases that speak for this profile.
     pub profile: Option<Profile>,
     /// Stop at the first failure.
@@ -118,11 +120,9 @@ pub struct Selection {
 impl Selection {
     /// True when the selection takes in a case with this id and these requirements.
     pub fn takes(&self, id: &str, speaks_for: &[String], requirements: &Requirements) -> bool {
-        let named = self.filters.is_empty()
-            || self
-                .filters
-                .iter()
-                .any(|f| id.contains(f.as_str()) || speaks_for.contains(f));
+        let part = |filter: &String| id.contains(filter.as_str()) && !self.exact.contains(filter);
+        let names = |filter: &String| id == filter || speaks_for.contains(filter) || part(filter);
+        let named = self.filters.is_empty() || self.filters.iter().any(names);
         let profiled = self.profile.is_none_or(|profile| {
             speaks_for
                 .iter()
@@ -370,4 +370,42 @@ pub fn conclude(reports: &[CaseReport]) -> Conclusion {
 /// A length in whole ms.
 pub fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(filter: &str, exact: &[&str], id: &str) -> bool {
+        let requirements = Requirements::load_embedded().unwrap();
+        let selection = Selection {
+            filters: vec![filter.to_owned()],
+            exact: exact.iter().map(|id| (*id).to_owned()).collect(),
+            ..Selection::default()
+        };
+        selection.takes(id, &["CLI-06".to_owned()], &requirements)
+    }
+
+    #[test]
+    fn a_filter_is_a_part_of_an_id_or_a_requirement_and_a_whole_id_matches_only_itself() {
+        assert!(taken("retry", &[], "stop-retry-no"));
+        assert!(taken("CLI-06", &[], "stop-retry-no"));
+        assert!(!taken("CLI-0", &[], "stop-retry-no"));
+        assert!(taken("stop-retry-no", &["stop-retry-no"], "stop-retry-no"));
+        assert!(!taken(
+            "stop-retry-no",
+            &["stop-retry-no"],
+            "stop-retry-no-in-body-only"
+        ));
+    }
+
+    #[test]
+    fn a_profile_takes_the_requirements_of_its_families_and_role() {
+        let all = Requirements::load_embedded().unwrap();
+        let holds = |profile: Profile, id: &str| profile.holds(all.get(id).unwrap());
+        assert!(holds(Profile::ClientCore, "CLI-01") && !holds(Profile::ClientCore, "CMP-01"));
+        assert!(holds(Profile::ClientCompat, "CMP-01") && !holds(Profile::ClientCore, "SRV-01"));
+        assert!(holds(Profile::ServerCore, "VER-01") && !holds(Profile::ServerCore, "ADM-01"));
+        assert!(holds(Profile::ServerAdmission, "ADM-01") && !holds(Profile::ServerAdmission, "SEC-01"));
+    }
 }

@@ -80,6 +80,21 @@ fn a_program_that_hangs_fails_within_the_limit_of_the_case() {
     );
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_hangs_does_not_leave_its_own_children_behind() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("pid");
+    fails_saying(
+        &broken(&format!("sleep 300 & echo $! > {}\nwait", file.display())),
+        "did not end within",
+    );
+    let pid = std::fs::read_to_string(file).expect("the script wrote its child's number");
+    // A killed process is gone or a zombie that nobody has reaped yet; a sleeping one would say S.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
+    assert!(!status.contains("State:\tS"), "{status}");
+}
+
 #[test]
 fn a_program_that_hangs_in_a_call_fails_with_the_wire_log() {
     let body = r#"read -r configure; printf '{"id":"2","ok":true}\n'; while read -r line; do :; done"#;

@@ -95,7 +95,9 @@ impl ClientBuilder {
     }
 
     /// The reqwest settings to build on: timeouts, TLS, proxies, default headers. Its `retry` and `redirect` are
-    /// replaced: retries are made at one layer only (CLI-18), redirects by [`Self::max_redirects`].
+    /// replaced: retries are made at one layer only (CLI-18), redirects by [`Self::max_redirects`]. A `timeout`
+    /// in them limits each attempt of a call without a deadline; prefer [`Self::default_deadline`], which limits the
+    /// call: short attempts under a long patience are what turns a stall into a collapse.
     pub fn http(mut self, http: reqwest::ClientBuilder) -> Self {
         self.http = http;
         self

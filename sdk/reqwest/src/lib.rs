@@ -40,7 +40,7 @@ mod transport;
 pub use builder::{ClientBuilder, WrappedClientTrusted};
 pub use client::Client;
 pub use holdoff_tower::{
-    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, PassUp, Refused,
+    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, PassUp, Progress, Refused,
 };
 pub use request::RequestBuilder;
 pub use reqwest;

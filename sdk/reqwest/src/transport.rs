@@ -79,10 +79,31 @@ pub(crate) fn classify(error: &(dyn StdError + 'static)) -> Failure {
     }
     match error.downcast_ref::<reqwest::Error>() {
         Some(error) if error.is_builder() || error.is_redirect() => Failure::Final,
-        Some(error) if error.is_connect() => Failure::NotConnected,
+        Some(error) if error.is_connect() || is_unprocessed(error) => Failure::NotConnected,
         Some(_) => Failure::Broken,
         None => by_io_kind(error),
     }
+}
+
+/// Did an HTTP/2 server say that it never looked at the request (RFC 9113 sections 6.8 and 8.7)? reqwest's own
+/// retries, which are off, would repeat these.
+#[cfg(feature = "http2")]
+fn is_unprocessed(error: &reqwest::Error) -> bool {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            let leaving = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+            return error.is_remote() && (refused || leaving);
+        }
+        next = error.source();
+    }
+    false
+}
+
+#[cfg(not(feature = "http2"))]
+fn is_unprocessed(_: &reqwest::Error) -> bool {
+    false
 }
 
 impl Service<Request<Body>> for Transport {

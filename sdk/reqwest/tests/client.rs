@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdoff_contract::{Code, Tier};
 use holdoff_policy::StopReason;
-use holdoff_reqwest::{Client, WrappedClientTrusted, reqwest};
+use holdoff_reqwest::{Client, Progress, WrappedClientTrusted, reqwest};
 use support::{Reply, Server, answer, ms, now, ok, refuse, window};
 
 /// For calls that must not hang: far beyond any of them.
@@ -198,10 +198,11 @@ async fn real_time_a_deadline_also_ends_a_response_body_that_never_comes() {
 async fn real_time_a_call_dropped_while_it_waits_sends_nothing_more() {
     let server = Server::start(|_, _| window(300, 400)).await;
     let client = Client::new();
-    let call = client.get(server.url("/work")).send();
+    let progress = Progress::new();
+    let call = client.get(server.url("/work")).progress(&progress).send();
     assert!(tokio::time::timeout(ms(150), call).await.is_err());
     tokio::time::sleep(ms(500)).await;
-    assert_eq!(server.seen().len(), 1);
+    assert_eq!((server.seen().len(), progress.attempts()), (1, 1));
     assert_eq!(client.counters().snapshot().gave_up, [(StopReason::Cancelled, 1)]);
 }
 
@@ -364,4 +365,18 @@ async fn real_time_a_reqwest_request_can_be_executed_and_its_timeout_is_the_call
     let error = Client::new().execute(request).await.unwrap_err();
     assert_eq!(error.why(), Some(StopReason::DeadlineBeforeHint));
     assert!((1900..=2000).contains(&server.seen()[0].number("overload-deadline-ms")));
+}
+
+#[tokio::test]
+async fn real_time_a_deadline_beyond_the_clock_is_as_good_as_none() {
+    let server = Server::start(|_, _| ok()).await;
+    for deadline in [Duration::MAX, Duration::from_secs(3_000_000_000)] {
+        let response = Client::new()
+            .get(server.url("/work"))
+            .deadline(deadline)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.text().await.unwrap(), "done");
+    }
 }

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use holdoff_policy::{Action, Call, Destination, Finish, Outcome, Send as Sending};
+use holdoff_policy::{
+    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Send as Sending, StopReason,
+};
 use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
@@ -61,7 +63,7 @@ where
                 call.on_outcome(brought.received, brought.outcome);
                 (inner, last) = (brought.inner, brought.last);
             }
-            Action::Finish(finish) => return end(finish, last, limit, call.report()).await,
+            Action::Finish(finish) => return call.end(finish, last, limit).await,
         }
     }
 }
@@ -142,33 +144,6 @@ where
         last,
         received,
         outcome,
-    }
-}
-
-/// Hands on what the last attempt brought, or the reason why the call stopped.
-async fn end<RB: Body<Data = Bytes>>(
-    finish: Finish,
-    mut last: Last<RB>,
-    limit: Option<Instant>,
-    report: CallReport,
-) -> Result<Response<ResponseBody<RB>>, Error> {
-    match finish {
-        Finish::GiveUp(give_up) => {
-            last.settle(limit).await;
-            let failed = match last {
-                Last::Failed(failure, error) => Some((failure, error)),
-                Last::Nothing | Last::Response(_) => None,
-            };
-            Err(Error::gave_up(give_up, failed))
-        }
-        Finish::Deliver => match last {
-            Last::Response(mut response) => {
-                response.extensions_mut().insert(report);
-                Ok(response)
-            }
-            Last::Failed(_, error) => Err(Error::transport(error)),
-            Last::Nothing => Err(Error::request("there is no answer to deliver")),
-        },
     }
 }
 
@@ -256,10 +231,46 @@ impl Running {
         }
     }
 
-    fn report(&self) -> CallReport {
-        CallReport {
-            attempts: self.call.attempts(),
-            waited: self.call.waited(),
+    /// Hands on what the last attempt brought, or the reason why the call stopped.
+    async fn end<RB: Body<Data = Bytes>>(
+        &self,
+        finish: Finish,
+        mut last: Last<RB>,
+        limit: Option<Instant>,
+    ) -> Result<Response<ResponseBody<RB>>, Error> {
+        let (attempts, waited) = (self.call.attempts(), self.call.waited());
+        match finish {
+            Finish::GiveUp(give_up) => {
+                last.settle(limit).await;
+                let failed = match last {
+                    Last::Failed(failure, error) => Some((failure, error)),
+                    Last::Nothing | Last::Response(_) => None,
+                };
+                Err(Error::gave_up(give_up, failed))
+            }
+            Finish::Deliver => match last {
+                Last::Response(mut response) => {
+                    response.extensions_mut().insert(CallReport { attempts, waited });
+                    Ok(response)
+                }
+                Last::Failed(failure, error) => {
+                    // The policy took it for an answer, since it is not tried again; here it is known for a failure.
+                    let mut events = Buffer::default();
+                    events.emit(Event::GaveUp(StopReason::Transport));
+                    events.flush(&self.shared.counters);
+                    let last = self.call.last_refusal().cloned();
+                    let (why, retry_in) = (StopReason::Transport, None);
+                    let give_up = GiveUp {
+                        why,
+                        last,
+                        attempts,
+                        waited,
+                        retry_in,
+                    };
+                    Err(Error::gave_up(give_up, Some((failure, error))))
+                }
+                Last::Nothing => Err(Error::request("there is no answer to deliver")),
+            },
         }
     }
 

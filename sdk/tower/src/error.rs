@@ -19,7 +19,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 /// What a failed send means for whether it may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection was made: certainly not applied (CLI-11).
+    /// No connection was made, or the server said by its protocol that it never looked at the request: certainly
+    /// not applied (CLI-11).
     NotConnected,
     /// The connection broke, or the answer did: perhaps applied (CLI-12).
     Broken,
@@ -65,13 +66,11 @@ struct Inner {
 }
 
 enum Kind {
-    /// The policy stopped the call.
+    /// The call was stopped, by the policy or by a failure that sending again cannot help.
     GaveUp {
         give_up: GiveUp,
         failure: Option<Failure>,
     },
-    /// The transport failed in a way that sending again cannot help.
-    Transport,
     /// There is no request to send.
     Request,
 }
@@ -117,11 +116,16 @@ impl Error {
         }))
     }
 
-    pub(crate) fn transport(error: BoxError) -> Self {
-        Self(Box::new(Inner {
-            kind: Kind::Transport,
-            cause: Cause::Other(error),
-        }))
+    /// The service could not be polled ready: nothing was sent.
+    pub(crate) fn unready(error: BoxError) -> Self {
+        let give_up = GiveUp {
+            why: StopReason::Transport,
+            last: None,
+            attempts: 0,
+            waited: Duration::ZERO,
+            retry_in: None,
+        };
+        Self::gave_up(give_up, Some((Failure::NotConnected, error)))
     }
 
     /// For adapters: the request could not be built, so there was nothing to send.
@@ -142,12 +146,11 @@ impl Error {
         self.give_up()?.last.as_ref().map(|last| &*last.overload)
     }
 
-    /// Why the policy stopped, attempts made, time waited. `None` where the request could not be built, or failed
-    /// in a way that is never tried again.
+    /// Why the call stopped, attempts made, time waited. `None` where there was no request to send.
     pub fn give_up(&self) -> Option<&GiveUp> {
         match &self.0.kind {
             Kind::GaveUp { give_up, .. } => Some(give_up),
-            Kind::Transport | Kind::Request => None,
+            Kind::Request => None,
         }
     }
 
@@ -155,7 +158,6 @@ impl Error {
     pub fn why(&self) -> Option<StopReason> {
         match &self.0.kind {
             Kind::GaveUp { give_up, .. } => Some(give_up.why),
-            Kind::Transport => Some(StopReason::Transport),
             Kind::Request => None,
         }
     }
@@ -164,7 +166,6 @@ impl Error {
     pub fn attempts(&self) -> u32 {
         match &self.0.kind {
             Kind::GaveUp { give_up, .. } => give_up.attempts,
-            Kind::Transport => 1,
             Kind::Request => 0,
         }
     }
@@ -244,7 +245,6 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let give_up = match &self.0.kind {
             Kind::Request => return f.write_str("the request could not be built"),
-            Kind::Transport => return f.write_str("the request could not be sent"),
             Kind::GaveUp { give_up, .. } => give_up,
         };
         write!(
@@ -276,9 +276,6 @@ impl fmt::Debug for Error {
         match &self.0.kind {
             Kind::GaveUp { give_up, failure } => {
                 out.field("give_up", give_up).field("failure", failure);
-            }
-            Kind::Transport => {
-                out.field("kind", &"transport");
             }
             Kind::Request => {
                 out.field("kind", &"request");

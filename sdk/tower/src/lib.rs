@@ -52,7 +52,7 @@ mod telemetry;
 pub use body::{Once, ReplayBody, ResponseBody};
 pub use builder::OverloadLayerBuilder;
 pub use error::{BoxError, Classify, Error, Failure, PassUp, Refused, by_io_kind};
-pub use options::{AttemptContext, CallOptions, CallReport};
+pub use options::{AttemptContext, CallOptions, CallReport, Progress};
 pub use origin::{InvalidOrigin, Origin};
 pub use reject::Redirected;
 pub use service::{CallFuture, OverloadLayer, OverloadService};

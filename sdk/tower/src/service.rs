@@ -98,7 +98,7 @@ where
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.inner
             .poll_ready(cx)
-            .map_err(|error| Error::transport(error.into()))
+            .map_err(|error| Error::unready(error.into()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use holdoff_contract::{Applied, CalledAs, Code, Retry};
 use holdoff_policy::StopReason;
-use holdoff_tower::{CallOptions, Error, OverloadLayer, PassUp, Refused};
+use holdoff_tower::{CallOptions, CallReport, Error, Failure, OverloadLayer, PassUp, Refused};
 use support::{Server, Step, answer, call, full, get, ms, now, post, refuse, window};
 
 fn chain(error: &Error) -> Vec<String> {
@@ -183,4 +183,29 @@ async fn the_error_is_one_line_without_a_word_of_the_peer() {
     }
     let debug = format!("{error:?}");
     assert!(debug.chars().all(|c| (' '..='~').contains(&c)), "{debug:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_sending_again_cannot_help_ends_the_call_and_keeps_the_refusal() {
+    let layer = OverloadLayer::builder().classify(|_| Failure::Final).build();
+    let server = Server::new([
+        Step::Answer(window(100, 200)),
+        Step::Fail(ErrorKind::InvalidInput),
+    ]);
+    let error = call(&layer, &server, get(CallOptions::new())).await.unwrap_err();
+    assert_eq!((error.why(), error.attempts()), (Some(StopReason::Transport), 2));
+    assert!(error.waited() >= ms(100), "{:?}", error.waited());
+    assert!(error.is_overloaded() && error.transport_error().is_some());
+    assert_eq!(layer.counters().snapshot().gave_up, [(StopReason::Transport, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_tells_how_many_attempts_it_took() {
+    let server = Server::new([Step::Answer(window(100, 200))]);
+    let response = call(&OverloadLayer::new(), &server, get(CallOptions::new()))
+        .await
+        .unwrap();
+    let report = response.extensions().get::<CallReport>().unwrap();
+    assert_eq!(report.attempts, 2);
+    assert!((ms(100)..=ms(201)).contains(&report.waited), "{report:?}");
 }

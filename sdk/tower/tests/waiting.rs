@@ -247,3 +247,22 @@ async fn malformed_hints_are_counted_and_harm_nothing() {
     assert!(call(&layer, &server, get(CallOptions::new())).await.is_ok());
     assert_eq!(layer.counters().snapshot().hints_malformed_total, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_beyond_the_clock_is_as_good_as_none() {
+    for deadline in [
+        Duration::MAX,
+        Duration::from_secs(u64::MAX / 4),
+        Duration::from_secs(3_000_000_000),
+    ] {
+        let server = Server::new([Step::Answer(window(100, 200))]);
+        let response = call(
+            &OverloadLayer::new(),
+            &server,
+            get(CallOptions::new().deadline(deadline)),
+        )
+        .await;
+        assert_eq!(response.unwrap().status(), 200, "{deadline:?}");
+        assert_eq!(server.seen().len(), 2);
+    }
+}

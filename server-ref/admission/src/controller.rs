@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use holdoff_contract::{Code, Overload, ServiceState, Tier};
+use holdoff_contract::{Code, ServiceState, Tier};
 
+use crate::bounds::{Bounds, EPOCH, whole};
 use crate::estimator::Class;
 use crate::judge::Ask;
 use crate::line::Line;
@@ -14,66 +15,7 @@ use crate::slots::{NONE, Nanos, Place, Slot, Slots};
 use crate::state::Machine;
 use crate::tenants::Tenants;
 use crate::wait::Run;
-use crate::{ClassId, Ending, Event, Events, Profile, ProfileError, TenantId, Ticket, Work};
-
-/// A refusal, ready to be encoded; the adapter adds `instance` and what its trust border allows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rejection {
-    /// Code, retry, window, scope, state, tier, min_deadline, predicted_wait.
-    pub overload: Box<Overload>,
-}
-
-/// The answer at the door.
-#[derive(Debug, PartialEq)]
-#[must_use]
-pub enum Decision {
-    /// It has a place: running or queued; [`Controller::next_step`] says when to start it.
-    Accept {
-        /// The place.
-        ticket: Ticket,
-        /// When it is expected to start, from now.
-        predicted_wait: Duration,
-    },
-    /// Accepted into the bounded backlog, to be run when the state is normal again (202 routes only).
-    Defer {
-        /// The place.
-        ticket: Ticket,
-        /// When to poll first.
-        poll_after: Duration,
-    },
-    /// Refused.
-    Reject(Rejection),
-}
-
-/// Something the adapter must do now, in this order.
-#[derive(Debug, PartialEq)]
-#[must_use]
-pub enum Step {
-    /// Start the work with this [`Ticket::key`].
-    Start(u64),
-    /// Answer the work with this [`Ticket::key`] with the refusal; its charge is already released, and its ticket
-    /// is spent.
-    Refuse(u64, Rejection),
-}
-
-/// Numbers of the profile in the controller's unit, and the bounds that follow from what was measured.
-#[derive(Debug)]
-pub(crate) struct Bounds {
-    pub(crate) queue: [u32; 3],
-    pub(crate) backlog: u32,
-    backlog_age: Nanos,
-    pub(crate) tier_work: [Nanos; 3],
-    pub(crate) queue_work: Nanos,
-    pub(crate) weights: [f64; 3],
-    pub(crate) margin: Nanos,
-    pub(crate) floor: Nanos,
-    pub(crate) ceiling: Nanos,
-    wait_range: [(Nanos, Nanos); 3],
-    /// The wait bound W of each tier.
-    pub(crate) wait: [Nanos; 3],
-    /// Critical's tightest slack: what may borrow its workers fits inside.
-    pub(crate) critical_slack: Nanos,
-}
+use crate::{ClassId, Decision, Ending, Event, Events, Profile, ProfileError, Step, TenantId, Ticket, Work};
 
 /// Decides admission, order and expiry for one pool of workers.
 #[derive(Debug)]
@@ -91,45 +33,12 @@ pub struct Controller {
     pub(crate) bounds: Bounds,
     pub(crate) running_work: Nanos,
     pub(crate) last_tick: Nanos,
-    epoch: Nanos,
+    pub(crate) epoch: Nanos,
     /// Non-sheddable tasks that may wait while the data is stale: what waited at the last tick.
     pub(crate) safe_depth: u32,
     /// Something was refused for load since the last tick.
-    pressed: bool,
+    pub(crate) pressed: bool,
     pub(crate) draining: bool,
-}
-
-/// Length of the epochs in which arrivals and active tenants are counted.
-const EPOCH: Nanos = 1_000_000_000;
-/// A class is active in a tier from this share of the tier's recent arrivals.
-const ACTIVE_SHARE: f64 = 0.01;
-
-fn whole(t: Duration) -> Nanos {
-    Nanos::try_from(t.as_nanos()).unwrap_or(Nanos::MAX)
-}
-
-impl Bounds {
-    fn new(profile: &Profile) -> Self {
-        let tiers = [Tier::Critical, Tier::NonSheddable, Tier::Deferrable];
-        let wait_range = tiers.map(|tier| {
-            let (least, greatest) = profile.wait_bounds(tier);
-            (whole(least), whole(greatest))
-        });
-        Self {
-            queue: tiers.map(|tier| profile.queue_limit(tier)),
-            backlog: profile.backlog_limit(),
-            backlog_age: profile.backlog_age_ms * 1_000_000,
-            tier_work: tiers.map(|tier| whole(profile.tier_work(tier))),
-            queue_work: whole(profile.queue_work()),
-            weights: tiers.map(|tier| profile.weight(tier)),
-            margin: profile.margin_ms * 1_000_000,
-            floor: profile.hint_floor_ms * 1_000_000,
-            ceiling: profile.hint_ceiling_ms * 1_000_000,
-            wait: wait_range.map(|(_, greatest)| greatest),
-            wait_range,
-            critical_slack: Nanos::MAX,
-        }
-    }
 }
 
 impl Controller {
@@ -206,6 +115,10 @@ impl Controller {
     }
 
     /// Decides. Constant time, no allocation that outlives the work.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the work is handed over; its caller has no use for it afterwards"
+    )]
     pub fn admit(&mut self, now: Instant, work: Work, events: &mut impl Events) -> Decision {
         let now = self.nanos(now);
         self.tenants.touch(work.tenant);
@@ -237,6 +150,12 @@ impl Controller {
                 poll_after: Duration::from_nanos(poll_after),
             };
         }
+        if ask.tier == Tier::Critical {
+            let (rate, burst) = self.critical_share(&ask);
+            self.tenants[ask.tenant.0]
+                .critical
+                .take(now, ask.charge, rate, burst);
+        }
         let ticket = self.enqueue(&ask, ask.tier.index());
         if found.probe {
             self.classes[usize::from(ask.class.0)].last_probe = now;
@@ -250,6 +169,7 @@ impl Controller {
 
     /// Takes acknowledged work back into its queue, over its budget if need be: what was promised is not refused after a
     /// restart (ADM-06). The adapter bounds it by what its store held.
+    #[expect(clippy::needless_pass_by_value, reason = "the work is handed over")]
     pub fn restore(&mut self, now: Instant, work: Work) -> Ticket {
         let now = self.nanos(now);
         let ask = self.ask(now, &work);
@@ -379,6 +299,7 @@ impl Controller {
     }
 
     /// Ends a ticket: releases exactly what was charged. A spent ticket does nothing.
+    #[expect(clippy::needless_pass_by_value, reason = "the ticket is spent")]
     pub fn finish(&mut self, now: Instant, ticket: Ticket, ending: Ending, events: &mut impl Events) {
         let now = self.nanos(now);
         let Some(slot) = self.slots.live(&ticket).cloned() else {
@@ -442,82 +363,6 @@ impl Controller {
         self.classes[usize::from(class.0)].held -= 1;
         self.tenants[tenant_index].tickets -= 1;
         self.slots.release(index);
-    }
-
-    /// Moves the state machine; call every [`Controller::TICK`], traffic or not (ADM-19).
-    pub fn tick(&mut self, now: Instant, events: &mut impl Events) {
-        let now = self.nanos(now);
-        self.queues.measure(now.saturating_sub(self.last_tick));
-        self.last_tick = now;
-        self.pool.measure(now);
-        self.safe_depth = self.queues.len(Tier::NonSheddable.index()).max(1);
-        if now.saturating_sub(self.epoch) >= EPOCH {
-            self.epoch = now;
-            self.tenants.rotate();
-            self.classes
-                .iter_mut()
-                .for_each(|class| class.recent = class.recent.map(|n| n / 2));
-        }
-        self.classes.iter_mut().for_each(Class::publish);
-        self.derive_bounds();
-        let depth = (0..BACKLOG).map(|lane| self.queues.len(lane)).sum();
-        let bound = self.bounds.wait[Tier::Deferrable.index()];
-        let work = (0..BACKLOG).map(|lane| self.queues.lane_work(lane)).sum();
-        let wait = self.pool.wait(now, Tier::Critical, true, work);
-        let pressed = std::mem::take(&mut self.pressed) || depth > 0;
-        let change = self
-            .machine
-            .sample(now, depth, wait as f64 / bound.max(1) as f64, pressed);
-        Self::tell(change, events);
-    }
-
-    fn tell(change: crate::state::Change, events: &mut impl Events) {
-        if let Some((from, to)) = change {
-            events.emit(Event::Transition { from, to });
-        }
-    }
-
-    /// Counts an arrival; a class that was not active is from its first one on.
-    fn count_arrival(&mut self, class: ClassId, tier: Tier) {
-        let class = &mut self.classes[usize::from(class.0)];
-        let recent = &mut class.recent[tier.index()];
-        *recent = recent.saturating_add(1);
-        if !class.active[tier.index()] {
-            self.derive_bounds();
-        }
-    }
-
-    /// W of each tier from the tightest slack of its active classes, and critical's slack.
-    fn derive_bounds(&mut self) {
-        let slack = |class: &Class| {
-            let margin = self
-                .bounds
-                .margin
-                .max((class.times.p95 as f64 * self.profile.margin_share) as Nanos);
-            class
-                .deadline
-                .saturating_sub(class.times.p95)
-                .saturating_sub(margin)
-        };
-        let declared = self.classes.iter().map(slack).min().unwrap_or(Nanos::MAX);
-        for tier in 0..3 {
-            let all: u64 = self
-                .classes
-                .iter()
-                .map(|class| u64::from(class.recent[tier]))
-                .sum();
-            let active =
-                |class: &Class| f64::from(class.recent[tier]) >= (ACTIVE_SHARE * all as f64).max(1.0);
-            let tightest = self.classes.iter().filter(|class| active(class)).map(slack).min();
-            let (least, greatest) = self.bounds.wait_range[tier];
-            self.bounds.wait[tier] = tightest.unwrap_or(Nanos::MAX).clamp(least, greatest);
-            if tier == Tier::Critical.index() {
-                self.bounds.critical_slack = tightest.unwrap_or(declared);
-            }
-            for class in &mut self.classes {
-                class.active[tier] = f64::from(class.recent[tier]) >= (ACTIVE_SHARE * all as f64).max(1.0);
-            }
-        }
     }
 
     /// When the earliest queued deadline passes: call [`Controller::next_step`] then (ADM-04).

@@ -4,8 +4,6 @@
 //! draining, fresh, (the edge), hard caps, tenant, tier, deadline, wait bound. The edge (`retry_throttled`) needs
 //! keys and callers, so it belongs to the adapter and comes before [`crate::Controller::admit`].
 
-use std::time::Duration;
-
 use holdoff_contract::{Code, ServiceState, Tier};
 
 use crate::slots::Nanos;
@@ -21,6 +19,8 @@ const ROUNDS: u32 = 3;
 const TENANT_FROM: f64 = 0.1;
 /// Share of W times capacity that the tenants divide.
 const TENANT_SHARE: f64 = 0.7;
+/// Critical work of a tenant that may come at once, as time at its share.
+const CRITICAL_BURST: Nanos = 1_000_000_000;
 /// A tenant may always have this many tasks' work waiting.
 const TENANT_LEAST: f64 = 1.5;
 /// Share of the pool's work that a class in slow start may have waiting.
@@ -116,15 +116,18 @@ impl Controller {
     fn predict(&self, ask: &Ask) -> Nanos {
         let lane = ask.tier.index();
         let tenant = &self.tenants[ask.tenant.0];
-        let borrow = self.may_borrow(ask.class);
         let lanes = [0, 1, 2].map(|lane| self.queues.seen(lane, self.bounds.weights[lane]));
         let own = self.queues.own(tenant, lane);
+        let workers = self.pool.residuals(ask.now, ask.tier, self.may_borrow(ask.class));
         // What comes while it waits depends on how long it waits; a few rounds are enough.
-        let mut wait = 0;
+        let (mut wait, mut work) = (0, Nanos::MAX);
         for _ in 0..ROUNDS {
-            wait = self
-                .pool
-                .wait(ask.now, ask.tier, borrow, ahead(&lanes, lane, own, wait));
+            let more = ahead(&lanes, lane, own, wait);
+            if more == work {
+                break;
+            }
+            work = more;
+            wait = workers.fill(work);
         }
         if tenant.active_limit >= self.pool.workers || tenant.running + tenant.lanes[lane].len == 0 {
             return wait;
@@ -239,6 +242,13 @@ impl Controller {
         }
         // Alone, a tenant takes nobody's share; the wait bound holds it.
         let tenants = self.tenants.active();
+        if ask.tier == Tier::Critical && tenants > 1 {
+            let (rate, burst) = self.critical_share(ask);
+            if !tenant.critical.holds(ask.now, ask.charge, rate, burst) {
+                found.own(Code::TenantLimit);
+                return;
+            }
+        }
         let bound = self.bounds.wait[ask.tier.index()] as f64;
         if tenants > 1 && ask.wait as f64 > TENANT_FROM * bound {
             let mean = self.classes[usize::from(ask.class.0)].times.mean as f64;
@@ -247,6 +257,19 @@ impl Controller {
                 found.own(Code::TenantLimit);
             }
         }
+    }
+
+    /// A tenant's share of the critical tier while others wait, in workers, and how much of it may come at once: else one
+    /// tenant that calls everything critical has the others' capacity.
+    pub(crate) fn critical_share(&self, ask: &Ask) -> (f64, Nanos) {
+        let weights = self.bounds.weights;
+        let share = weights[Tier::Critical.index()] / weights.iter().sum::<f64>();
+        let rate = share * f64::from(self.pool.effective) / f64::from(self.tenants.active());
+        let p95 = self.classes[usize::from(ask.class.0)].times.p95;
+        (
+            rate,
+            p95.saturating_mul(2).max((rate * CRITICAL_BURST as f64) as Nanos),
+        )
     }
 
     fn judge_tier(&self, ask: &Ask, found: &mut Findings) {
@@ -346,55 +369,5 @@ impl Controller {
             && tenant.queued_work.saturating_add(ask.charge) <= tenant.work_limit
             && self.queues.bytes.saturating_add(ask.bytes) <= caps
             && self.queues.work.saturating_add(ask.charge) <= self.bounds.queue_work
-    }
-}
-
-/// Work that an empty server could not admit either: a validation matter (400, 413, 422), never an overload (ADM-26).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {value}; it must be {limit}")]
-pub struct NeverAdmissible {
-    /// `bytes` (413) or `charge_ms` (422).
-    pub field: &'static str,
-    /// What the work has.
-    pub value: String,
-    /// What is allowed, and by which key of the profile.
-    pub limit: String,
-}
-
-impl Controller {
-    /// Could an empty server admit this work? Ask before [`Controller::admit`] and answer 413 (`bytes`) or 422.
-    ///
-    /// # Errors
-    /// When it could not: the payload is over `max_bytes`, or the charge is over the whole budget of the tenant or tier.
-    pub fn validate(&self, work: &Work) -> Result<(), NeverAdmissible> {
-        if work.bytes > self.profile.max_bytes {
-            let limit = format!("at most {} (max_bytes)", self.profile.max_bytes);
-            return Err(NeverAdmissible {
-                field: "bytes",
-                value: work.bytes.to_string(),
-                limit,
-            });
-        }
-        let charge = self.classes[usize::from(work.class.0)].charge(work.cost);
-        let tenant = (
-            self.tenants[work.tenant.0].work_limit,
-            "the tenant's queued_work_ms",
-        );
-        let tier = (
-            self.bounds.tier_work[work.tier.index()],
-            "the tier's queued_work_ms",
-        );
-        let whole = (self.bounds.queue_work, "queue_work_ms");
-        match [tenant, tier, whole]
-            .into_iter()
-            .find(|(limit, _)| charge > *limit)
-        {
-            None => Ok(()),
-            Some((limit, key)) => Err(NeverAdmissible {
-                field: "charge_ms",
-                value: Duration::from_nanos(charge).as_millis().to_string(),
-                limit: format!("at most {} ({key})", Duration::from_nanos(limit).as_millis()),
-            }),
-        }
     }
 }

@@ -13,12 +13,15 @@
 //!
 //! `now` and `rng` are arguments; events come out, nothing is logged here.
 
+mod answer;
+mod bounds;
 mod controller;
 mod estimator;
 mod event;
 mod heap;
 mod judge;
 mod line;
+mod never;
 mod pool;
 pub mod profile;
 mod queues;
@@ -30,9 +33,10 @@ mod tenants;
 mod wait;
 mod work;
 
-pub use controller::{Controller, Decision, Rejection, Step};
+pub use answer::{Decision, Rejection, Step};
+pub use controller::Controller;
 pub use event::{Event, Events};
-pub use judge::NeverAdmissible;
+pub use never::NeverAdmissible;
 pub use profile::{Profile, ProfileError};
 pub use snapshot::{ClassSnapshot, Snapshot, TierSnapshot};
 pub use work::{ClassId, Ending, TenantId, Ticket, Work};

@@ -4,7 +4,7 @@ use holdoff_contract::Tier;
 
 use crate::profile::Profile;
 use crate::slots::Nanos;
-use crate::wait::{Run, fluid};
+use crate::wait::{Residuals, Run};
 
 /// Workers and what is on them.
 #[derive(Debug)]
@@ -61,17 +61,17 @@ impl Pool {
         idle.min(own).min(unreserved)
     }
 
-    /// When `work` is done and the next task of this tier could start, by what runs now.
-    pub(crate) fn wait(&self, now: Nanos, tier: Tier, may_borrow: bool, work: Nanos) -> Nanos {
+    /// When the workers that this tier can have come free.
+    pub(crate) fn residuals(&self, now: Nanos, tier: Tier, may_borrow: bool) -> Residuals {
         let slots = self.slots[tier.index()];
-        let all = || self.running.iter();
+        let all = self.running.iter();
         if slots < self.workers {
-            fluid(now, slots, all().filter(move |run| run.tier == tier), work)
+            Residuals::read(now, slots, self.effective, all.filter(|run| run.tier == tier))
         } else if tier == Tier::Critical || may_borrow || self.reserved == 0 {
-            fluid(now, self.workers, all(), work)
+            Residuals::read(now, self.workers, self.effective, all)
         } else {
-            let others = all().filter(|run| run.tier != Tier::Critical);
-            fluid(now, self.workers - self.reserved, others, work)
+            let others = all.filter(|run| run.tier != Tier::Critical);
+            Residuals::read(now, self.workers - self.reserved, self.effective, others)
         }
     }
 

@@ -295,7 +295,8 @@ impl Profile {
 
     /// Tasks that may wait, all tiers and the backlog: the bound that holds under any load (ADM-01).
     pub fn declared_depth(&self) -> u32 {
-        Tier::ALL.iter().map(|tier| self.queue_limit(*tier)).sum::<u32>() + self.backlog_limit()
+        let tiers = Tier::ALL.iter().map(|tier| self.queue_limit(*tier));
+        tiers.fold(self.backlog_limit(), u32::saturating_add)
     }
 
     /// Deferred tasks that may wait.
@@ -350,7 +351,10 @@ impl Profile {
     /// Depths at which the state becomes congested, shedding, low.
     pub fn depths(&self) -> (u32, u32, u32) {
         let enter = self.thresholds.enter_depth.unwrap_or((self.queue / 2).max(1));
-        let shed = self.thresholds.shed_depth.unwrap_or(enter + enter.div_ceil(4));
+        let shed = self
+            .thresholds
+            .shed_depth
+            .unwrap_or(enter.saturating_add(enter.div_ceil(4)));
         let exit = self
             .thresholds
             .exit_depth

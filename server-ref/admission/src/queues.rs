@@ -176,9 +176,9 @@ impl Queues {
         at.work += charge;
         at.given += charge;
         if older == NONE {
-            at.oldest = index
+            at.oldest = index;
         } else {
-            slots[older].newer = index
+            slots[older].newer = index;
         }
         if parked {
             at.parked += 1;
@@ -217,28 +217,28 @@ impl Queues {
         sub.len -= 1;
         sub.work -= charge;
         if prev == NONE {
-            sub.head = next
+            sub.head = next;
         } else {
-            slots[prev].next = next
+            slots[prev].next = next;
         }
         if next == NONE {
-            sub.tail = prev
+            sub.tail = prev;
         } else {
-            slots[next].prev = prev
+            slots[next].prev = prev;
         }
         let empty = sub.head == NONE;
         let at = &mut self.lanes[lane];
         at.len -= 1;
         at.work -= charge;
         if older == NONE {
-            at.oldest = newer
+            at.oldest = newer;
         } else {
-            slots[older].newer = newer
+            slots[older].newer = newer;
         }
         if newer == NONE {
-            at.newest = older
+            at.newest = older;
         } else {
-            slots[newer].older = older
+            slots[newer].older = older;
         }
         if parked {
             at.parked -= 1;

@@ -37,9 +37,9 @@ impl Controller {
         if retry == Retry::After && place < ceiling {
             let end = &mut self.tenants[ask.tenant.0].line[at.tier];
             if found.general {
-                self.line.book(at, end)
+                self.line.book(at, end);
             } else {
-                Line::book_own(at, end)
+                Line::book_own(at, end);
             }
         }
         // Draining says `elsewhere`, which needs no time of this instance.

@@ -47,9 +47,32 @@ pub(crate) struct Tenant {
     pub(crate) lanes: [SubQueue; LANES],
     /// End of its own line, a tier.
     pub(crate) line: [Nanos; 3],
+    /// Critical work it may still send while others wait.
+    pub(crate) critical: Bucket,
     seen: Nanos,
     epoch: u64,
     declared: bool,
+}
+
+/// A token bucket on work, kept as the time until which what was taken is paid for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bucket {
+    spent_until: Nanos,
+}
+
+impl Bucket {
+    /// Is there room for `work` at `rate` (workers), with at most `burst` of work saved up?
+    pub(crate) fn holds(self, now: Nanos, work: Nanos, rate: f64, burst: Nanos) -> bool {
+        let ahead = (self.spent_until.saturating_sub(now) as f64 * rate) as Nanos;
+        ahead.saturating_add(work) <= burst
+    }
+
+    /// Takes the work out; the debt is bounded by `burst`, so that what was taken while there was room costs no more.
+    pub(crate) fn take(&mut self, now: Nanos, work: Nanos, rate: f64, burst: Nanos) {
+        let time = |work: Nanos| (work as f64 / rate) as Nanos;
+        let until = self.spent_until.max(now).saturating_add(time(work));
+        self.spent_until = until.min(now.saturating_add(time(burst)));
+    }
 }
 
 #[derive(Debug)]
@@ -85,6 +108,7 @@ impl Tenant {
             tickets: 0,
             lanes: [empty.clone(), empty.clone(), empty.clone(), empty],
             line: [0; 3],
+            critical: Bucket::default(),
             seen: 0,
             epoch: 0,
             declared,
@@ -245,6 +269,22 @@ mod tests {
         assert_eq!(tenants[id.0].tickets, 0);
         assert_eq!(tenants.names.len(), NAMED);
         assert_eq!(tenants.find(Some("new"), IDLE), id);
+    }
+
+    #[test]
+    fn a_bucket_gives_its_burst_at_once_and_its_rate_after_that() {
+        let mut bucket = Bucket::default();
+        let (rate, burst, task) = (0.5, 1_000, 100);
+        let mut take = |now| {
+            let holds = bucket.holds(now, task, rate, burst);
+            if holds {
+                bucket.take(now, task, rate, burst);
+            }
+            holds
+        };
+        assert_eq!((0..20).filter(|_| take(5_000)).count(), 10);
+        assert_eq!((0..20).filter(|_| take(5_400)).count(), 2);
+        assert_eq!((0..20).filter(|_| take(99_000)).count(), 10);
     }
 
     #[test]

@@ -43,51 +43,96 @@ impl Run {
     }
 }
 
-/// The smallest t at which `workers` have done `work`, those in `running` beginning when their residual is over:
-/// sum of max(0, t - residual) = work. With no work ahead it is the smallest residual.
-pub(crate) fn fluid<'a>(
-    now: Nanos,
-    workers: u32,
-    running: impl Iterator<Item = &'a Run> + Clone,
-    work: Nanos,
-) -> Nanos {
-    let (mut busy, mut sum, mut least) = (0_u32, 0_u64, Nanos::MAX);
-    let exact = workers as usize <= EXACT;
-    for run in running.clone() {
-        let residual = if exact { run.residual(now) } else { run.mean };
-        busy += 1;
-        sum = sum.saturating_add(residual);
-        least = least.min(residual);
-    }
-    let workers = workers.max(1);
-    if !exact {
-        // n busy workers end a task every mean / n.
-        let mean = if busy >= workers { sum / u64::from(busy) } else { 0 };
-        return work.saturating_add(mean) / u64::from(workers);
-    }
-    let idle = workers.saturating_sub(busy);
-    if work == 0 {
-        return if idle > 0 || busy == 0 { 0 } else { least };
-    }
-    // Water filling: take everybody in, then leave out those that are busy beyond the level, until nobody is.
-    let (mut n, mut level) = (u64::from(busy + idle), Nanos::MAX);
-    loop {
-        let next = work.saturating_add(sum) / n.max(1);
-        if next >= level {
-            return level;
+/// The workers a tier can have, and when each comes free. Read once a decision, asked a few times.
+#[derive(Debug)]
+pub(crate) struct Residuals {
+    workers: u64,
+    busy: usize,
+    sum: Nanos,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "lives on the stack for one decision")]
+enum Kind {
+    /// Each residual.
+    Exact([Nanos; EXACT]),
+    /// So many workers that only their number and their mean count.
+    MeanField,
+}
+
+impl Residuals {
+    /// Of what runs on `workers` workers, `effective` of which are not held.
+    pub(crate) fn read<'a>(
+        now: Nanos,
+        workers: u32,
+        effective: u32,
+        running: impl Iterator<Item = &'a Run>,
+    ) -> Self {
+        let (mut busy, mut sum) = (0, 0_u64);
+        if workers as usize > EXACT {
+            for run in running {
+                busy += 1;
+                sum = sum.saturating_add(run.mean);
+            }
+            let left = u64::from(workers.min(effective.max(1)));
+            return Self {
+                workers: left,
+                busy,
+                sum,
+                kind: Kind::MeanField,
+            };
         }
-        level = next;
-        (n, sum) = (u64::from(idle), 0);
-        for residual in running
-            .clone()
-            .map(|run| run.residual(now))
-            .filter(|residual| *residual <= level)
-        {
-            n += 1;
-            sum = sum.saturating_add(residual);
+        let mut each = [0; EXACT];
+        // Never more than EXACT: no more run than there are workers.
+        for (at, run) in each.iter_mut().zip(running) {
+            *at = run.residual(now);
+            sum = sum.saturating_add(*at);
+            busy += 1;
         }
-        if n == 0 {
-            return least;
+        Self {
+            workers: u64::from(workers.max(1)),
+            busy,
+            sum,
+            kind: Kind::Exact(each),
+        }
+    }
+
+    /// The smallest t at which they have done `work`, each beginning when its residual is over: sum of
+    /// max(0, t - residual) = work. With no work ahead it is the smallest residual.
+    pub(crate) fn fill(&self, work: Nanos) -> Nanos {
+        let busy = self.busy as u64;
+        let idle = self.workers.saturating_sub(busy);
+        let Kind::Exact(each) = &self.kind else {
+            // n busy workers end a task every mean / n.
+            let mean = if idle == 0 { self.sum / busy.max(1) } else { 0 };
+            return work.saturating_add(mean) / self.workers;
+        };
+        let each = &each[..self.busy];
+        if work == 0 {
+            let least = each.iter().copied().min().unwrap_or(0);
+            return if idle > 0 { 0 } else { least };
+        }
+        // Water filling: take everybody in, then leave out those that are busy beyond the level, until nobody is. The
+        // level only falls, so this ends.
+        let (mut n, mut sum, mut level) = (busy + idle, self.sum, Nanos::MAX);
+        loop {
+            let next = work.saturating_add(sum) / n.max(1);
+            if next >= level {
+                return level;
+            }
+            level = next;
+            let below = |residual: &Nanos| {
+                if *residual <= level {
+                    (1, *residual)
+                } else {
+                    (0, 0)
+                }
+            };
+            (n, sum) = each
+                .iter()
+                .map(below)
+                .fold((idle, 0), |(n, sum), (one, r)| (n + one, sum + r));
         }
     }
 }
@@ -160,29 +205,40 @@ mod tests {
         }
     }
 
+    fn fluid(now: Nanos, workers: u32, running: &[Run], work: Nanos) -> Nanos {
+        Residuals::read(now, workers, workers, running.iter()).fill(work)
+    }
+
     #[test]
     fn two_long_tasks_on_two_workers_and_an_empty_queue_are_not_a_wait_of_zero() {
         let running = [run(0, 1_200_000), run(0, 1_200_000)];
-        assert_eq!(fluid(600_000 * MS, 2, running.iter(), 0), 600_000 * MS);
-        assert_eq!(fluid(0, 3, running.iter(), 0), 0);
+        assert_eq!(fluid(600_000 * MS, 2, &running, 0), 600_000 * MS);
+        assert_eq!(fluid(0, 3, &running, 0), 0);
     }
 
     #[test]
     fn work_fills_the_workers_in_the_order_they_come_free() {
         let running = [run(0, 100), run(0, 300), run(0, 10_000)];
         // 100..300 on one, then two share: 200 + 2 x 50 = 300.
-        assert_eq!(fluid(0, 3, running.iter(), 300 * MS), 350 * MS);
+        assert_eq!(fluid(0, 3, &running, 300 * MS), 350 * MS);
         // An idle fourth takes it all.
-        assert_eq!(fluid(0, 4, running.iter(), 100 * MS), 100 * MS);
+        assert_eq!(fluid(0, 4, &running, 100 * MS), 100 * MS);
     }
 
     #[test]
     fn above_64_workers_the_mean_field_agrees_with_the_exact_answer() {
         let runs: Vec<Run> = (0..64).map(|n| run(n * MS * 100 / 64, 100)).collect();
-        let exact = fluid(100 * MS, 64, runs.iter(), 6_400 * MS);
+        let exact = fluid(100 * MS, 64, &runs, 6_400 * MS);
         let more: Vec<Run> = (0..65).map(|n| run(n * MS * 100 / 65, 100)).collect();
-        let mean = fluid(100 * MS, 65, more.iter(), 6_500 * MS);
+        let mean = fluid(100 * MS, 65, &more, 6_500 * MS);
         assert!(exact.abs_diff(mean) < 60 * MS, "{exact} {mean}");
+    }
+
+    #[test]
+    fn held_workers_leave_the_mean_field_too() {
+        let runs: Vec<Run> = (0..100).map(|_| run(0, 100)).collect();
+        let wait = |effective| Residuals::read(0, 100, effective, runs.iter()).fill(10_000 * MS);
+        assert_eq!((wait(100), wait(1)), (101 * MS, 10_100 * MS));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What is charged is released, once, whatever ends the work (ADM-15); no bound is passed on the way (ADM-01).
 
+#![allow(clippy::unwrap_used, reason = "a test helper fails the test")]
+
 mod common;
 
 use std::time::{Duration, Instant};
@@ -129,6 +131,7 @@ impl Harness {
         Ok(())
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "an operation is done once")]
     fn apply(&mut self, op: Op) -> Result<(), TestCaseError> {
         match op {
             Op::Admit {
@@ -155,7 +158,7 @@ impl Harness {
                 };
                 match self.c.admit(self.now, work, &mut ()) {
                     Decision::Accept { ticket, .. } | Decision::Defer { ticket, .. } => {
-                        self.held.push((ticket, false))
+                        self.held.push((ticket, false));
                     }
                     Decision::Reject(_) => {}
                 }

@@ -1,6 +1,8 @@
 //! Three times its capacity, with callers that obey their windows: most of the capacity does work in time, and when the
 //! load ends so does the overload.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test helper fails the test")]
+
 mod common;
 
 use std::cmp::Reverse;
@@ -58,6 +60,7 @@ struct Sim {
     calls: Vec<Call>,
     tickets: HashMap<u64, (Ticket, usize)>,
     tally: Tally,
+    in_time_by_tenant: [u32; 10],
 }
 
 impl Sim {
@@ -75,6 +78,7 @@ impl Sim {
             calls: Vec::new(),
             tickets,
             tally: Tally::default(),
+            in_time_by_tenant: [0; 10],
         }
     }
 
@@ -184,6 +188,7 @@ impl Sim {
         if self.now <= call.deadline {
             self.tally.in_time[usize::from(call.long)] += 1;
             self.tally.useful += call.takes;
+            self.in_time_by_tenant[call.tenant] += 1;
         } else {
             self.miss(n);
         }
@@ -280,6 +285,59 @@ fn below_capacity_nearly_everything_succeeds_at_the_first_attempt() {
     let attempts = f64::from(t.attempts) / calls;
     println!("success {success:.4}, attempts {attempts:.3}, {t:?}");
     assert!(success >= 0.99 && attempts <= 1.02, "{success} {attempts}");
+}
+
+#[test]
+fn ten_times_the_capacity_for_half_a_minute_passes_no_bound_and_keeps_the_goodput() {
+    let mut sim = overload(3, 10.0);
+    let goodput = sim.tally.useful.as_secs_f64() / (LOAD_FOR.as_secs_f64() * f64::from(WORKERS));
+    sim.run(sim.start + LOAD_FOR + Duration::from_secs(12));
+    let t = &sim.tally;
+    let attempts = f64::from(t.attempts) / f64::from(t.calls[0] + t.calls[1]);
+    println!(
+        "goodput {goodput:.3}, attempts {attempts:.2}, missed {} of {}, most queued {}",
+        t.missed, t.accepted, t.most_queued
+    );
+    assert!(goodput >= 0.85 && attempts <= 1.6, "{goodput} {attempts}");
+    assert!(t.most_queued <= 400 + 200 + 100, "{}", t.most_queued);
+    let g = sim.c.snapshot(sim.now);
+    assert_eq!(
+        (g.state, g.tickets, g.estimated_work),
+        (ServiceState::Normal, 0, Duration::ZERO)
+    );
+}
+
+/// Nine tenants at 0.63 of the capacity; the tenth sends ten times its share in the tier given, or as the others do.
+fn beside_a_noisy_tenant(tier: Option<Tier>) -> f64 {
+    let mut sim = Sim::new(5);
+    sim.plan(0.7 * 1.9);
+    for call in &mut sim.calls {
+        // Of nineteen shares the noisy tenant has ten.
+        let share = sim.rng.random_range(0..19_usize);
+        call.tenant = share.saturating_sub(9);
+        if share < 10 {
+            call.tier = tier.unwrap_or(call.tier);
+            call.tenant = 0;
+        }
+    }
+    sim.run(sim.start + LOAD_FOR + Duration::from_secs(12));
+    let victims = sim.calls.iter().filter(|call| call.tenant != 0);
+    let served = sim.in_time_by_tenant.iter().skip(1).sum::<u32>();
+    f64::from(served) / victims.count() as f64
+}
+
+#[test]
+fn the_neighbours_of_a_noisy_tenant_hardly_notice_it() {
+    let success = beside_a_noisy_tenant(None);
+    println!("victims' success {success:.4}");
+    assert!(success >= 0.98, "{success}");
+}
+
+#[test]
+fn the_neighbours_of_a_tenant_that_calls_everything_critical_hardly_notice_it() {
+    let success = beside_a_noisy_tenant(Some(Tier::Critical));
+    println!("victims' success {success:.4}");
+    assert!(success >= 0.95, "{success}");
 }
 
 /// One tier at twice the capacity, callers that do not come back: long deadlines buy no more than short ones.

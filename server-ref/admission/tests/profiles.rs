@@ -1,5 +1,7 @@
 //! A profile that somebody else wrote loads, or says which key is wrong.
 
+#![allow(clippy::unwrap_used, reason = "a test helper fails the test")]
+
 use std::time::Duration;
 
 use holdoff_admission::{Controller, Profile};
@@ -135,6 +137,43 @@ fn a_value_out_of_range_names_key_value_and_limit() {
     let bad = json(r#"{"classes": {"Bad Name": {}}}"#).validate().unwrap_err();
     assert_eq!(bad.value, "\"Bad Name\"");
 }
+#[test]
+fn the_largest_numbers_are_refused_and_overflow_nothing() {
+    for (text, key) in [
+        (r#"{"queue": 4294967295}"#, "queue"),
+        (
+            r#"{"thresholds": {"enter_depth": 4294967295}}"#,
+            "thresholds.enter_depth",
+        ),
+        (r#"{"thresholds": {"enter_depth": 0}}"#, "thresholds.enter_depth"),
+        (r#"{"hold_ms": 18446744073709551615}"#, "hold_ms"),
+        (r#"{"queue_work_ms": 18446744073709551615}"#, "queue_work_ms"),
+        (r#"{"backlog": 4294967295}"#, "backlog"),
+        (
+            r#"{"tenants": {"a": {"queued_work_ms": 18446744073709551615}}}"#,
+            "tenants.a.queued_work_ms",
+        ),
+        (r#"{"classes": {"t": {"mean_ms": 1e300}}}"#, "classes.t.mean_ms"),
+        (
+            r#"{"classes": {"t": {"deadline_ms": 18446744073709551615}}}"#,
+            "classes.t.deadline_ms",
+        ),
+        (
+            r#"{"tiers": {"critical": {"max_wait_ms": 18446744073709551615}}}"#,
+            "tiers.critical.max_wait_ms",
+        ),
+    ] {
+        let profile = json(text);
+        assert_eq!(profile.validate().unwrap_err().key, key);
+        // The accessors hold for a profile that nobody has checked, too.
+        let depths = (profile.declared_depth(), profile.depths(), profile.queue_work());
+        assert!(
+            depths.0 > 0 && profile.other_class().mean() >= Duration::ZERO,
+            "{depths:?}"
+        );
+    }
+}
+
 #[test]
 fn the_controller_refuses_a_profile_out_of_range() {
     #[expect(clippy::disallowed_methods, reason = "an origin for virtual time")]

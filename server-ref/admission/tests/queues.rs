@@ -286,6 +286,39 @@ fn an_overload_without_any_traffic_after_it_ends_in_normal() {
 }
 
 #[test]
+fn recovering_moves_on_whatever_way_its_requests_end() {
+    // FC-REC-02
+    let mut w = World::new(
+        r#"{"workers":2,"hold_ms":500,"ramp_ms":500,"classes":{"t":{"mean_ms":20,"p95_ms":30,"deadline_ms":1000}}}"#,
+    );
+    w.c.force_state(w.now, Some(ServiceState::Recovering), &mut w.events);
+    let service = ms(5);
+    for ending in [
+        Ending::Cancelled,
+        Ending::TimedOut { service },
+        Ending::Failed { service },
+    ] {
+        let key = w.ask("ends badly", req("t", 20)).key();
+        w.end(key, ending);
+        w.advance(10);
+    }
+    assert_eq!(
+        w.ask("expired", req("t", 20).within(0)).code(),
+        Some(Code::DeadlineExpired)
+    );
+    for _ in 0..5 {
+        w.ask("ok", req("t", 20)).key();
+        w.advance(30);
+    }
+    w.advance(1_000);
+    let g = w.gauges();
+    assert_eq!(
+        (g.state, g.tickets, g.estimated_work),
+        (ServiceState::Normal, 0, ms(0))
+    );
+}
+
+#[test]
 fn the_state_is_not_normal_while_everything_is_refused() {
     // FC-MET-03
     let mut w = World::new(

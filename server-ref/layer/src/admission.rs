@@ -96,6 +96,8 @@ struct State {
     controller: Controller,
     /// Bounded by the controller's queues: an entry lives from admission to start, refusal or ending.
     waiting: HashMap<u64, oneshot::Sender<Turn>>,
+    /// When the controller is to be ticked next.
+    next_tick: Instant,
     /// When the time keeper will look next.
     planned: Instant,
     /// Test fixture: no ticks, so that the controller's data grows old.
@@ -121,6 +123,7 @@ impl Admission {
             state: Mutex::new(State {
                 controller,
                 waiting: HashMap::new(),
+                next_tick: now,
                 planned: now,
                 frozen: false,
             }),
@@ -139,6 +142,7 @@ impl Admission {
         let mut state = self.shared.lock();
         let now = clock::now();
         let mut meters = &self.shared.meters;
+        self.shared.tick(&mut state, now);
         let class = state.controller.class(ask.class.as_ref().map(TaskClass::as_str));
         let tenant = state.controller.tenant(ask.tenant.as_ref().map(Tenant::as_str));
         let limit = state.controller.deadline(class, ask.deadline);
@@ -248,6 +252,15 @@ impl Shared {
         self.settle(&mut state, now);
     }
 
+    /// Ticks the controller if it is time. A burst can keep the runtime from the time keeper for longer than the
+    /// controller trusts its data, so whoever asks for a decision looks first; silence is the time keeper's (ADM-19).
+    fn tick(&self, state: &mut State, now: Instant) {
+        if now >= state.next_tick && !state.frozen {
+            state.next_tick = now + Controller::TICK;
+            state.controller.tick(now, &mut &self.meters);
+        }
+    }
+
     /// Does every step that the controller asks for, and sees that the time keeper wakes in time.
     fn settle(&self, state: &mut State, now: Instant) {
         while let Some(step) = state.controller.next_step(now, &mut &self.meters) {
@@ -278,26 +291,24 @@ const LEAST_PAUSE: Duration = Duration::from_millis(1);
 
 /// Ticks the controller and wakes at the next expiry, until nobody holds the admission any more.
 async fn keep_time(shared: Weak<Shared>, sooner: Arc<Notify>) {
-    let mut next_tick = clock::now();
     let mut known = ServiceState::Normal;
+    let mut publish_at = clock::now();
     loop {
         let (wake, state) = {
             let Some(shared) = shared.upgrade() else { return };
             let mut state = shared.lock();
             let now = clock::now();
-            let mut seen = known;
-            if now >= next_tick {
-                if !state.frozen {
-                    state.controller.tick(now, &mut &shared.meters);
-                }
-                next_tick = now + Controller::TICK;
-                let snapshot = state.controller.snapshot(now);
-                seen = snapshot.state;
-                shared.meters.publish(now, &snapshot);
-            }
+            shared.tick(&mut state, now);
             shared.settle(&mut state, now);
-            let expiry = state.controller.next_expiry().unwrap_or(next_tick);
-            state.planned = expiry.min(next_tick).max(now + LEAST_PAUSE);
+            let mut seen = known;
+            if now >= publish_at {
+                publish_at = now + Controller::TICK;
+                let snapshot = state.controller.snapshot(now);
+                shared.meters.publish(now, &snapshot);
+                seen = snapshot.state;
+            }
+            let expiry = state.controller.next_expiry().unwrap_or(publish_at);
+            state.planned = expiry.min(publish_at).max(now + LEAST_PAUSE);
             (state.planned, seen)
         };
         // Said without the lock: whoever reads the log must not be able to stop admission.

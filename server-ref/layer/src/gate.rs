@@ -9,11 +9,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdoff_admission::{NeverAdmissible, Rejection};
 use holdoff_contract::write::{self, Audience};
-use holdoff_contract::{Applied, Code, Overload, RequestFields, Retry, Tenant, Tier};
+use holdoff_contract::{
+    Applied, Code, Overload, RequestFields, Retry, ServiceState, Tenant, Tier, field_name,
+};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
 
-use crate::{Admission, Ask, Denied, Identify, Identity, Place, RequestHead, clock};
+use crate::{Admission, Ask, Denied, ForeignDeadlines, Identify, Identity, Place, RequestHead, clock};
 
 /// The door: who asks, with which rights, and what they are told.
 #[derive(Clone)]
@@ -21,6 +23,7 @@ pub struct Gate {
     admission: Admission,
     identify: Arc<dyn Identify>,
     default_tier: Tier,
+    foreign_deadlines: ForeignDeadlines,
 }
 
 /// A request that asks to be admitted, read from its head. What the head does not know (class, size) can be set in
@@ -61,6 +64,7 @@ impl Gate {
             admission,
             identify: Arc::new(Identity::ANONYMOUS),
             default_tier: Tier::Deferrable,
+            foreign_deadlines: ForeignDeadlines::default(),
         }
     }
 
@@ -75,6 +79,13 @@ impl Gate {
     #[must_use]
     pub fn default_tier(mut self, tier: Tier) -> Self {
         self.default_tier = tier;
+        self
+    }
+
+    /// Whether the deadlines of other stacks count (SRQ-04).
+    #[must_use]
+    pub fn foreign_deadlines(mut self, foreign: ForeignDeadlines) -> Self {
+        self.foreign_deadlines = foreign;
         self
     }
 
@@ -97,7 +108,7 @@ impl Gate {
             tier: limits.clamp(claimed),
             tenant,
             class: fields.task_class.clone(),
-            deadline: fields.deadline,
+            deadline: self.foreign_deadlines.smallest(fields.deadline, head.headers),
             cost: fields.cost,
             bytes: 0,
             may_defer: false,
@@ -151,6 +162,23 @@ impl Asked {
             why,
             audience: self.audience(),
             with_body: self.method != Method::HEAD,
+        }
+    }
+
+    /// Marks a success: put off, cut down, and the tier that was used where the request named one (SRQ-06). `state` is
+    /// told to trusted callers only, and only beside one of these.
+    pub fn advise(&self, headers: &mut HeaderMap, deferred: bool, degraded: bool, state: ServiceState) {
+        let state = (self.identity.trusted && (deferred || degraded)).then_some(state);
+        write::advice(headers, deferred, degraded, state);
+        if self.fields.tier.is_none() {
+            return;
+        }
+        let signal = headers
+            .get(field_name::OVERLOAD_SIGNAL)
+            .and_then(|value| value.to_str().ok());
+        let signal = format!("{}, tier={}", signal.unwrap_or("v=1"), self.ask.tier);
+        if let Ok(signal) = HeaderValue::try_from(signal) {
+            headers.insert(field_name::OVERLOAD_SIGNAL, signal);
         }
     }
 

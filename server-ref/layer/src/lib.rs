@@ -23,9 +23,30 @@
 //! # Ok(()) }
 //! ```
 
+//! # Metrics
+//!
+//! Through the `metrics` facade, to the recorder given to [`Admission::start`] or the process's own. Labels come from
+//! closed sets; no tenant is ever one (SEC-03).
+//!
+//! | name | labels |
+//! |---|---|
+//! | `agent_admission_total` | `decision` (accept, defer, a code), `task_class`, `tenant_tier` |
+//! | `agent_queue_estimated_work_seconds`, `agent_queue_oldest_age_seconds` | |
+//! | `agent_task_start_delay_seconds` | |
+//! | `agent_service_seconds` | `task_class` |
+//! | `agent_deadline_miss_total` | `stage` (door, queue, running) |
+//! | `overload_state` | `state`: 1 for the one it is in |
+//! | `overload_transitions_total` | `from`, `to` |
+//! | `overload_queue_depth`, `overload_queue_limit`, `overload_running` | `tier` |
+//! | `overload_queue_refused_total` | `code`, `tier`: taken out before it started |
+//! | `overload_shed_rate`, `overload_staleness_seconds`, `overload_backlog_depth` | |
+//! | `overload_workers`, `overload_workers_busy`, `overload_tickets` | |
+//! | `overload_prediction_error_seconds`, `overload_hint_seconds` | |
+
 mod admission;
 mod body;
 mod clock;
+mod deadline;
 mod drain;
 mod gate;
 mod identity;
@@ -35,9 +56,10 @@ mod service;
 
 pub use admission::{Admission, Ask, Denied};
 pub use body::GuardBody;
+pub use deadline::ForeignDeadlines;
 pub use drain::{DRAIN_BYTES, DRAIN_TIME, drain};
 pub use gate::{Asked, Gate, Refusal};
 pub use identity::{Identify, Identity, RequestHead, Tiers};
 pub use meters::SharedRecorder;
 pub use place::{Permit, Place, Run};
-pub use service::{AdmissionLayer, AdmissionService, Classify};
+pub use service::{AdmissionLayer, AdmissionService, Classify, Overrun};

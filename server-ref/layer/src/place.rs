@@ -1,7 +1,7 @@
 //! A place in the queue, and the permit it becomes: guards that give back what was charged exactly once (ADM-15).
 
 use std::fmt;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,17 @@ impl Seat {
         self.started.map_or(Duration::ZERO, |started| {
             clock::now().saturating_duration_since(started)
         })
+    }
+
+    /// Polls the work; if it panics, the seat knows why it is dropped.
+    async fn watch<F: Future>(&mut self, mut work: Pin<&mut F>) -> F::Output {
+        std::future::poll_fn(|cx| {
+            self.in_work = true;
+            let polled = work.as_mut().poll(cx);
+            self.in_work = false;
+            polled
+        })
+        .await
     }
 
     fn end(&mut self, ending: Ending) {
@@ -152,29 +163,29 @@ impl Permit {
     /// Runs the work, cut off at the caller's deadline: nobody waits for it after that, and a worker that goes on
     /// is lost to those who do. Never cut are non-sheddable work, which runs though it is late (DESIGN section 4), and
     /// deferred work, whose caller has an answer and left.
-    pub async fn run<F: Future>(mut self, work: F) -> Run<F::Output> {
-        let mut work = pin!(work);
-        let seat = &mut self.seat;
-        let watched = std::future::poll_fn(|cx| {
-            seat.in_work = true;
-            let polled = work.as_mut().poll(cx);
-            seat.in_work = false;
-            polled
-        });
+    pub async fn run<F: Future>(self, work: F) -> Run<F::Output> {
         let nobody_waits = self.facts.tier == Tier::NonSheddable || self.facts.poll_after.is_some();
-        let output = if nobody_waits {
-            Some(watched.await)
-        } else {
-            tokio::select! {
-                biased;
-                output = watched => Some(output),
-                () = clock::sleep_until(self.facts.deadline) => None,
-            }
+        if nobody_waits {
+            let (output, permit) = self.run_to_end(work).await;
+            return Run::Finished(output, permit);
+        }
+        let deadline = self.facts.deadline;
+        let (mut permit, mut work) = (self, pin!(work));
+        let output = tokio::select! {
+            biased;
+            output = permit.seat.watch(work.as_mut()) => Some(output),
+            () = clock::sleep_until(deadline) => None,
         };
         match output {
-            Some(output) => Run::Finished(output, self),
-            None => Run::Overdue(self),
+            Some(output) => Run::Finished(output, permit),
+            None => Run::Overdue(permit),
         }
+    }
+
+    /// Runs the work to its end, however late: for work that must not be dropped half done.
+    pub async fn run_to_end<F: Future>(mut self, work: F) -> (F::Output, Self) {
+        let output = self.seat.watch(pin!(work)).await;
+        (output, self)
     }
 
     /// When its caller stops waiting.

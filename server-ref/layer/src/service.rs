@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::Either;
-use holdoff_contract::TaskClass;
+use holdoff_contract::{ServiceState, TaskClass, field_name};
 use http::{Method, Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
@@ -34,11 +34,23 @@ where
     }
 }
 
+/// What happens to a handler whose caller's deadline passes while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overrun {
+    /// It is dropped and the caller answered `deadline_expired`, applied=maybe: the default, since a worker that goes on
+    /// for nobody is lost to those who wait. Non-sheddable work is never dropped.
+    #[default]
+    Cut,
+    /// It runs to its end: for handlers that must not be dropped half done.
+    Finish,
+}
+
 /// Puts admission in front of a service. Health and metrics routes belong outside it (ADM-18).
 #[derive(Clone)]
 pub struct AdmissionLayer {
     gate: Gate,
     classify: Option<Arc<dyn Classify>>,
+    overrun: Overrun,
 }
 
 /// A service behind admission; made by [`AdmissionLayer`].
@@ -67,7 +79,18 @@ impl<S> std::fmt::Debug for AdmissionService<S> {
 impl AdmissionLayer {
     /// Classes come from `Overload-Task-Class`, everything else from the gate.
     pub fn new(gate: Gate) -> Self {
-        Self { gate, classify: None }
+        Self {
+            gate,
+            classify: None,
+            overrun: Overrun::default(),
+        }
+    }
+
+    /// What happens to a handler whose caller's deadline passes.
+    #[must_use]
+    pub fn overrun(mut self, overrun: Overrun) -> Self {
+        self.overrun = overrun;
+        self
     }
 
     /// Takes the class from `classify`, for instance from the route.
@@ -117,7 +140,13 @@ where
         }
         asked.ask.bytes = request.body().size_hint().lower();
         match self.layer.gate.admit(&asked) {
-            Ok(place) => Either::Right(Box::pin(serve(self.inner.clone(), request, asked, place))),
+            Ok(place) => Either::Right(Box::pin(serve(
+                self.inner.clone(),
+                request,
+                asked,
+                place,
+                self.layer.overrun,
+            ))),
             Err(refusal) => {
                 let (parts, body) = request.into_parts();
                 drain(&parts.headers, body);
@@ -137,6 +166,7 @@ async fn serve<S, ReqB, ResB>(
     request: Request<ReqB>,
     asked: Asked,
     place: Place,
+    overrun: Overrun,
 ) -> Result<Answer<ResB>, S::Error>
 where
     S: Service<Request<ReqB>, Response = Response<ResB>>,
@@ -157,8 +187,20 @@ where
         poll_fn(|cx| inner.poll_ready(cx)).await?;
         inner.call(request).await
     };
-    match permit.run(handled).await {
-        Run::Finished(Ok(response), permit) => {
+    let ended = match overrun {
+        Overrun::Cut => permit.run(handled).await,
+        Overrun::Finish => {
+            let (handled, permit) = permit.run_to_end(handled).await;
+            Run::Finished(handled, permit)
+        }
+    };
+    match ended {
+        Run::Finished(Ok(mut response), permit) => {
+            // A handler that says more of itself is left alone.
+            if response.status().is_success() && !response.headers().contains_key(field_name::OVERLOAD_SIGNAL)
+            {
+                asked.advise(response.headers_mut(), false, false, ServiceState::Normal);
+            }
             let failed = response.status().is_server_error();
             if is_head {
                 // Its body is never sent, so nobody will say that it ended.

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use holdoff_admission::profile::{Class, TenantLimits};
 use holdoff_admission::{Profile, Snapshot};
 use holdoff_admission_tower::{
-    Admission, AdmissionLayer, Ask, Denied, Gate, GuardBody, Identity, RequestHead, Tiers,
+    Admission, AdmissionLayer, Ask, Denied, Gate, GuardBody, Identity, Overrun, RequestHead, Tiers,
 };
 use holdoff_contract::{Code, TaskClass, Tier};
 use http::{Method, Request, Response, StatusCode};
@@ -202,6 +202,16 @@ async fn a_handler_is_cut_at_the_callers_deadline_unless_it_is_non_sheddable() {
     assert_empty(&admission.snapshot());
     let late = service.oneshot(ask("non-sheddable")).await.unwrap();
     assert_eq!(late.status(), StatusCode::OK);
+    let whole = AdmissionLayer::new(Gate::new(admission.clone()))
+        .overrun(Overrun::Finish)
+        .layer(slow);
+    let late = whole.oneshot(ask("deferrable")).await.unwrap();
+    assert_eq!(
+        late.status(),
+        StatusCode::OK,
+        "this one must not be dropped half done"
+    );
+    assert_empty(&admission.snapshot());
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,6 +383,21 @@ async fn a_bare_worker_waits_for_its_turn_and_expires_without_one() {
     );
     permit.completed();
     waiting.await.unwrap().expect("its turn").completed();
+    assert_empty(&admission.snapshot());
+}
+
+#[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "blocks the runtime as a burst of work does"
+)]
+async fn real_time_a_runtime_that_was_busy_does_not_make_the_controllers_data_stale() {
+    let admission = admission(profile());
+    let place = admission.knock(&class_t()).expect("an idle worker");
+    std::thread::sleep(Duration::from_millis(800)); // the time keeper cannot run, and 500 ms is stale
+    let second = admission.knock(&class_t());
+    assert!(second.is_ok(), "{second:?}");
+    drop((place, second));
     assert_empty(&admission.snapshot());
 }
 

@@ -9,7 +9,7 @@ use http::header::AUTHORIZATION;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::ServerConfig;
-use crate::config::Limits;
+use crate::config::{Limits, MAX_IDENTITIES};
 use crate::fixtures::Fixtures;
 use crate::tasks::Tasks;
 use crate::worker::Worker;
@@ -63,16 +63,27 @@ impl Identities {
     }
 
     /// Fixture: gives a token, or everybody without one, these rights.
-    pub(crate) fn set(&self, token: Option<&str>, identity: Identity) {
+    ///
+    /// # Errors
+    /// When the table is full.
+    pub(crate) fn set(&self, token: Option<&str>, identity: Identity) -> Result<(), TableFull> {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        match token {
-            None => table.anonymous = identity,
-            Some(token) => {
-                table.by_token.insert(token.to_owned(), identity);
-            }
+        let Some(token) = token else {
+            table.anonymous = identity;
+            return Ok(());
+        };
+        if table.by_token.len() >= MAX_IDENTITIES && !table.by_token.contains_key(token) {
+            return Err(TableFull);
         }
+        table.by_token.insert(token.to_owned(), identity);
+        Ok(())
     }
 }
+
+/// There are [`MAX_IDENTITIES`] already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are {MAX_IDENTITIES} identities already, the most there may be")]
+pub(crate) struct TableFull;
 
 /// The gate's view of the shared table.
 pub(crate) struct ByToken(pub(crate) Arc<Identities>);

@@ -91,6 +91,9 @@ pub struct Limits {
     pub max_connections: usize,
     /// Longest time that a stop waits for accepted work. 0..=3600000, default 10000.
     pub drain_ms: u64,
+    /// `grpc-timeout`, `connect-timeout-ms` and `x-envoy-expected-rq-timeout-ms` count as deadlines too (SRQ-04). Default
+    /// no: for a server behind a hop that sets or strips them.
+    pub foreign_deadlines: bool,
 }
 
 /// A configuration that cannot be used.
@@ -137,6 +140,7 @@ impl Default for Limits {
             ended_tasks: 10_000,
             max_connections: 4_096,
             drain_ms: 10_000,
+            foreign_deadlines: false,
         }
     }
 }
@@ -265,5 +269,49 @@ fn out_of_range(key: impl Into<String>, value: impl fmt::Display, limit: String)
         key: key.into(),
         value: value.to_string(),
         limit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_that_is_shipped_is_usable() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles");
+        let mut read = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "yaml") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                if let Err(error) = ServerConfig::from_yaml(&text) {
+                    panic!("{}: {error}", path.display());
+                }
+                read += 1;
+            }
+        }
+        assert!(read >= 3, "{read} profiles");
+    }
+
+    #[test]
+    fn the_shipped_defaults_are_the_defaults() {
+        let config = ServerConfig::from_yaml(include_str!("../../profiles/identities.yaml")).unwrap();
+        assert_eq!(config.limits, Limits::default());
+        assert_eq!(
+            config.anonymous.identity("anonymous"),
+            Rights::default().identity("anonymous")
+        );
+    }
+
+    #[test]
+    fn a_token_is_never_shown() {
+        let yaml = "identities:\n  s3cret-token: {tenant: \"\"}\n";
+        let error = ServerConfig::from_yaml(yaml).unwrap_err().to_string();
+        assert!(
+            error.contains("identities[0].tenant") && !error.contains("s3cret"),
+            "{error}"
+        );
+        let config = ServerConfig::from_yaml("identities:\n  s3cret-token: {}\n").unwrap();
+        assert!(!format!("{config:?}").contains("s3cret"));
     }
 }

@@ -13,7 +13,7 @@ use holdoff_contract::{Code, Granularity, Hint, Overload, PolicyQuota, ServiceSt
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::app::Identities;
+use crate::app::{Identities, TableFull};
 use crate::worker::Worker;
 
 /// A handle on the fixtures of one server.
@@ -152,8 +152,15 @@ impl Fixtures {
     }
 
     /// Callers with this bearer token (`None`: without one) are this identity.
-    pub fn trust(&self, token: Option<&str>, identity: Identity) {
-        self.0.identities.set(token, identity);
+    ///
+    /// # Errors
+    /// When there are [`crate::config::MAX_IDENTITIES`] already.
+    pub fn trust(&self, token: Option<&str>, identity: Identity) -> Result<(), FixtureError> {
+        let full = |full: TableFull| FixtureError::Invalid {
+            fixture: "trust".to_owned(),
+            fault: full.to_string(),
+        };
+        self.0.identities.set(token, identity).map_err(full)
     }
 
     /// The next `count` pieces of work panic.
@@ -199,7 +206,7 @@ impl Fixtures {
             "trust" => {
                 let token = members.identity.as_deref().filter(|name| *name != "anonymous");
                 let identity = members.rights(&self.0.identities.get(token)).map_err(invalid)?;
-                self.trust(token, identity);
+                self.trust(token, identity)?;
             }
             _ => return Err(FixtureError::Unknown(name.chars().take(64).collect())),
         }

@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use futures_util::FutureExt;
 use holdoff_admission_tower::{Asked, Permit, Place, Run};
-use holdoff_contract::{Code, field_name, write};
+use holdoff_contract::{Code, field_name};
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::json;
@@ -233,16 +233,13 @@ fn described(status: StatusCode, view: &View) -> Response<Body> {
     response
 }
 
-/// The signal of a success that is deferred or cut down.
+/// The signal of a success.
 fn advise(app: &App, asked: &Asked, headers: &mut HeaderMap, deferred: bool) {
     let degraded = app
         .fixtures
         .as_ref()
         .is_some_and(|fixtures| fixtures.is_degraded());
-    if deferred || degraded {
-        let state = asked.identity.trusted.then(|| app.admission().snapshot().state);
-        write::advice(headers, deferred, degraded, state);
-    }
+    asked.advise(headers, deferred, degraded, app.admission().snapshot().state);
 }
 
 /// `POST /fixtures/{name}`: the members are the body, empty for none.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_admission::ProfileError;
-use holdoff_admission_tower::{Admission, Gate};
+use holdoff_admission_tower::{Admission, ForeignDeadlines, Gate};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -95,8 +95,15 @@ impl Server {
         let fixtures = config
             .fixtures
             .then(|| Fixtures::new(admission.clone(), Arc::clone(&worker), Arc::clone(&identities)));
+        let foreign = if config.limits.foreign_deadlines {
+            ForeignDeadlines::Counted
+        } else {
+            ForeignDeadlines::Ignored
+        };
         let app = Arc::new(Shared {
-            gate: Gate::new(admission).identify(ByToken(identities)),
+            gate: Gate::new(admission)
+                .identify(ByToken(identities))
+                .foreign_deadlines(foreign),
             worker,
             tasks: Tasks::new(config.limits.ended_tasks),
             limits: config.limits,

@@ -5,7 +5,9 @@ use holdoff_peers::protocol;
 use holdoff_peers::server::{Open, ServerAdapter};
 
 #[derive(Parser)]
-#[command(about = "Holdoff's reference server as a program under test (adapter protocol on stdin and stdout)")]
+#[command(
+    about = "Holdoff's reference server as a program under test (adapter protocol on stdin and stdout)"
+)]
 struct Args {
     /// Break one rule.
     #[cfg(feature = "mutants")]

@@ -49,6 +49,27 @@ pub enum ClientMutant {
 }
 
 impl ClientMutant {
+    /// The requirement it breaks: a case of this one must fail.
+    pub fn breaks(self) -> &'static str {
+        match self {
+            Self::Early | Self::Deaf => "CLI-01",
+            Self::IgnoresRetryNo => "CLI-06",
+            Self::ClampsOverCap => "CLI-04",
+            Self::ReplaysMaybe => "CLI-11",
+            Self::NoJitter => "CLI-03",
+            Self::Late => "CLI-02",
+            Self::StaleDeadline => "REQ-02",
+            Self::AttemptStuck => "REQ-04",
+            Self::NewKeyEachAttempt => "REQ-08",
+            Self::GenericError => "CLI-14",
+            Self::Persistent => "CLI-08",
+            Self::NoBudget => "CLI-09",
+            Self::AdviceIsError => "CLI-19",
+            Self::HintOnAnyStatus => "HNT-15",
+            Self::TenantToAll => "REQ-07",
+        }
+    }
+
     /// What goes out, changed. `first_deadline` is the Overload-Deadline-Ms of the call's first attempt.
     pub fn request(self, headers: &mut HeaderMap, first_deadline: Option<&HeaderValue>, number: u64) {
         match self {
@@ -191,7 +212,7 @@ impl ClientMutant {
             Self::Persistent => knobs.max_attempts = Some(12),
             Self::NoBudget => {
                 knobs.budget = Some(BudgetKnobs {
-                    capacity: Some(u32::MAX),
+                    capacity: Some(1_000_000),
                 })
             }
             _ => {}

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::server::ServerMutant;
+use super::server::{ANYBODY, ServerMutant};
 use crate::server::Edge;
 
 /// Bytes of a refusal's body that are read to be changed; ours are at most 4096.
@@ -29,7 +29,7 @@ impl Edge for ServerMutant {
         match self {
             Self::DeepQueue => deepen(profile),
             Self::TrustsAnybody => {
-                profile["anonymous"] =
+                profile["identities"][ANYBODY] =
                     json!({"trusted": true, "tiers": ["critical", "non-sheddable", "deferrable"]});
             }
             _ => {}
@@ -40,7 +40,11 @@ impl Edge for ServerMutant {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         let exposed = format!("http://{}", listener.local_addr()?);
         let client = Client::builder(TokioExecutor::new()).build_http();
-        let proxy = Proxy { mutant: *self, target: url, client };
+        let proxy = Proxy {
+            mutant: *self,
+            target: url,
+            client,
+        };
         let router = Router::new().fallback(forward).with_state(proxy);
         tokio::spawn(async move {
             tokio::select! {
@@ -93,6 +97,8 @@ async fn forward(State(proxy): State<Proxy>, mut request: Request) -> Response {
         return Response::from_parts(parts, body);
     }
     let mut bytes = to_bytes(body, MOST).await.map(Vec::from).unwrap_or_default();
-    proxy.mutant.response(&mut parts.status, &mut parts.headers, &mut bytes);
+    proxy
+        .mutant
+        .response(&mut parts.status, &mut parts.headers, &mut bytes);
     Response::from_parts(parts, Body::from(bytes))
 }

@@ -5,6 +5,9 @@ use holdoff_contract::field_name;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
+/// Token of the trusted identity that a server which trusts anybody takes everybody for.
+pub(super) const ANYBODY: &str = "anybody";
+
 /// A rule to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ServerMutant {
@@ -43,6 +46,27 @@ pub enum ServerMutant {
 }
 
 impl ServerMutant {
+    /// The requirement it breaks: a case of this one must fail.
+    pub fn breaks(self) -> &'static str {
+        match self {
+            Self::Date => "SRV-09",
+            Self::Status500 => "SRV-03",
+            Self::OneHint => "SRV-11",
+            Self::Cacheable => "SRV-12",
+            Self::BodyDiffers => "SRV-06",
+            Self::NoSignal => "SRV-04",
+            Self::CodeOnValidation => "SRV-18",
+            Self::RoundsDown | Self::TwoRetryAfter => "SRV-08",
+            Self::LeaksTenant => "SEC-02",
+            Self::WideWindow => "SRV-25",
+            Self::BodyStatus => "SRV-07",
+            Self::AnyTierIsCritical => "SRQ-05",
+            Self::DeafToDeadline => "SRQ-02",
+            Self::DeepQueue => "ADM-01",
+            Self::TrustsAnybody => "SRQ-08",
+        }
+    }
+
     /// What comes in, changed.
     pub fn request(self, headers: &mut HeaderMap) {
         match self {
@@ -51,6 +75,12 @@ impl ServerMutant {
             }
             Self::DeafToDeadline => {
                 headers.remove(field_name::OVERLOAD_DEADLINE_MS);
+            }
+            Self::TrustsAnybody if headers.contains_key(field_name::OVERLOAD_TENANT) => {
+                let token = format!("Bearer {ANYBODY}");
+                if let Ok(value) = HeaderValue::from_str(&token) {
+                    headers.insert(header::AUTHORIZATION, value);
+                }
             }
             _ => {}
         }

@@ -205,7 +205,7 @@ fn judge_gap(findings: &mut Findings, name: &str, gap: Gap, calls: &[CallView<'_
             calls,
             |call| match call.gap(k) {
                 Some(seen) => (fits(seen), ms(seen)),
-                None => (false, "no such gap".to_owned()),
+                None => (gap.optional, "no such gap".to_owned()),
             },
         ),
         None => each(

@@ -143,11 +143,24 @@ fn judge_attempts(findings: &mut Findings, name: &str, attempts: Option<Range>, 
                 Reply::Broke(_) => None,
             };
             let seen = call.requests.len() as u64;
-            let ok = said.is_some_and(|said| attempts.map_or(said == seen, |range| range.holds(said)));
+            let ok = match said {
+                Some(said) => attempts.map_or(said == seen, |range| range.holds(said)),
+                None => was_cancelled(call),
+            };
             let said = said.map_or("no number".to_owned(), |said| said.to_string());
             (ok, format!("{said} said, {seen} requests seen"))
         },
     );
+}
+
+/// A call that is cancelled by dropping it is not there any more to say how often it was sent.
+fn was_cancelled(call: &CallView<'_>) -> bool {
+    match &call.seen.reply {
+        Reply::Said(result) => {
+            call.seen.cancelled.is_some() && result.get("why").is_some_and(|why| why == "cancelled")
+        }
+        Reply::Broke(_) => false,
+    }
 }
 
 /// Bounds on time: measured by the runner, and for the call's length also as the client says it.

@@ -13,6 +13,7 @@ const MAX_WORKERS: u32 = 4_096;
 const MAX_DEPTH: u32 = 100_000;
 
 /// Checks one number against its range.
+#[expect(clippy::needless_pass_by_value, reason = "ranges are written at the call")]
 fn within<T: PartialOrd + Display>(
     key: impl FnOnce() -> String,
     value: T,
@@ -96,12 +97,13 @@ impl Profile {
             within(key("queued_work_ms"), work, 1..=most_work)?;
         }
         within(key("slots"), limits.slots.unwrap_or(0), 0..=self.workers)?;
-        match (tier, limits.reserved_workers) {
-            (_, None) => {}
-            (Tier::Critical, Some(workers)) => {
-                within(key("reserved_workers"), workers, 0..=self.workers - 1)?
-            }
-            (_, Some(workers)) => within(key("reserved_workers"), workers, 0..=0)?,
+        if let Some(workers) = limits.reserved_workers {
+            let most = if tier == Tier::Critical {
+                self.workers - 1
+            } else {
+                0
+            };
+            within(key("reserved_workers"), workers, 0..=most)?;
         }
         within(key("weight"), self.weight(tier), 0.01..=100.0)?;
         let greatest = self.wait_bounds(tier).1.as_millis() as u64;

@@ -1,5 +1,6 @@
 //! A controller in virtual time, with workers that end when they are told to or when their time is over.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test helper fails the test")]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -119,6 +119,22 @@ async fn trust_gives_a_token_or_everybody_rights() {
 }
 
 #[tokio::test]
+async fn identities_made_by_fixtures_are_bounded_too() {
+    let peer = Peer::start(json!({})).await;
+    let most = holdoff_server::config::MAX_IDENTITIES;
+    let trust = |i: usize| {
+        peer.fixtures
+            .apply("trust", &json!({"identity": format!("tok-{i}"), "tenant": "a"}))
+    };
+    for i in 0..most {
+        trust(i).unwrap();
+    }
+    assert!(trust(most).unwrap_err().to_string().contains("4096"));
+    assert_eq!(trust(0), Ok(()), "a known one can still be changed");
+    peer.stop().await;
+}
+
+#[tokio::test]
 async fn a_fixture_that_cannot_be_set_is_named() {
     let peer = Peer::start(json!({})).await;
     for (name, members, words) in [

@@ -12,6 +12,7 @@ mod common;
 mod endings;
 mod fixtures;
 mod input;
+mod layer_in_axum;
 mod overload;
 mod real_time;
 mod tasks;

@@ -157,3 +157,38 @@ async fn a_stop_waits_for_accepted_work_no_longer_than_its_bound() {
         assert!(cut_off.await.is_err(), "the connection was closed");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_is_refused_at_once_and_its_bounds_hold() {
+    let profile = json!({"workers": 10, "queue": 0, "classes": {"t": {"mean_ms": 50, "p95_ms": 60, "deadline_ms": 5000}}});
+    let peer = Peer::start(profile).await;
+    let sent: Vec<_> = (0..60)
+        .map(|_| {
+            let request = peer.work(50);
+            tokio::spawn(async move {
+                let asked = now();
+                let answer = send(request).await;
+                (answer, now() - asked)
+            })
+        })
+        .collect();
+    let (mut done, mut slowest) = (0, Duration::ZERO);
+    for answer in sent {
+        let (answer, took) = answer.await.unwrap();
+        let busy = peer.admission.snapshot().busy;
+        assert!(busy <= 10, "{busy} of 10 workers are busy");
+        if answer.status == 200 {
+            done += 1;
+        } else {
+            assert!(
+                matches!(answer.code().as_str(), "concurrency_limit" | "retry_throttled"),
+                "{answer:?}"
+            );
+            slowest = slowest.max(took);
+        }
+    }
+    assert!((10..60).contains(&done), "{done} done");
+    assert!(slowest < Duration::from_millis(250), "a refusal took {slowest:?}");
+    peer.until_empty().await;
+    peer.stop().await;
+}

@@ -77,9 +77,17 @@ async fn a_claimed_tier_is_lowered_to_the_callers_right() {
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
+        let answer = send(request).await;
+        assert_eq!(answer.json()["tier"], used, "{token:?} asks for {asked}");
+        let named = matches!(asked, "critical" | "non-sheddable" | "deferrable");
+        let told = if named {
+            format!("v=1, tier={used}")
+        } else {
+            String::new()
+        };
         assert_eq!(
-            send(request).await.json()["tier"],
-            used,
+            answer.header("overload-signal"),
+            told,
             "{token:?} asks for {asked}"
         );
     }
@@ -118,14 +126,16 @@ async fn a_refusal_tells_the_tier_only_to_those_who_named_one_and_the_state_only
     );
     assert_eq!(named.overload().state, None);
     let tenant = Some(Tenant::new("in").unwrap());
-    peer.fixtures.trust(
-        Some("in"),
-        Identity {
-            tenant,
-            tiers: Tiers::ALL,
-            trusted: true,
-        },
-    );
+    peer.fixtures
+        .trust(
+            Some("in"),
+            Identity {
+                tenant,
+                tiers: Tiers::ALL,
+                trusted: true,
+            },
+        )
+        .unwrap();
     let trusted = send(peer.work(1).bearer_auth("in").header("overload-tier", "critical")).await;
     assert_eq!(trusted.overload().tier, Some(Tier::Critical));
     peer.stop().await;

@@ -1,0 +1,77 @@
+//! Every mutant is caught: a case of the requirement that it breaks fails, by its own verdict and not because
+//! something else went wrong. (That the honest peers pass the same cases is what the conformance runs show.)
+
+use clap::{Parser, ValueEnum};
+use holdoff_conformance::cli::{self, Cli};
+use holdoff_peers::mutant::client::ClientMutant;
+use holdoff_peers::mutant::server::ServerMutant;
+use serde_json::Value;
+
+/// Runs the cases of a requirement against a peer and gives the report.
+async fn judge(role: &str, adapter: &str, requirement: &str) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.json");
+    let args = [
+        "holdoff-conformance",
+        role,
+        "--adapter",
+        adapter,
+        "--filter",
+        requirement,
+        "--seed",
+        "1",
+        "--report",
+        file.to_str().unwrap(),
+    ];
+    cli::main(Cli::parse_from(args)).await;
+    serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+}
+
+/// Ids of the cases that name the requirement and failed.
+fn caught_by(report: &Value, requirement: &str) -> Vec<String> {
+    let cases = report["cases"].as_array().unwrap();
+    let caught = cases.iter().filter(|case| {
+        let names = case["requirements"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|id| id == requirement);
+        names && matches!(case["verdict"].as_str(), Some("fail" | "warn"))
+    });
+    caught
+        .map(|case| case["id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn survivors<M: ValueEnum + Copy>(
+    role: &str,
+    program: &str,
+    breaks: fn(M) -> &'static str,
+) -> Vec<String> {
+    let mut survivors = Vec::new();
+    for mutant in M::value_variants() {
+        let name = mutant.to_possible_value().unwrap().get_name().to_owned();
+        let requirement = breaks(*mutant);
+        let report = judge(role, &format!("{program} --mutant {name}"), requirement).await;
+        if caught_by(&report, requirement).is_empty() {
+            survivors.push(format!("{name} (breaks {requirement})"));
+        }
+    }
+    survivors
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_broken_client_is_caught_by_a_case_of_the_rule_it_breaks() {
+    let program = env!("CARGO_BIN_EXE_client-tower");
+    let survivors = survivors("client", program, ClientMutant::breaks).await;
+    assert!(survivors.is_empty(), "not caught: {survivors:#?}");
+    assert!(ClientMutant::value_variants().len() >= 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_broken_server_is_caught_by_a_case_of_the_rule_it_breaks() {
+    let program = env!("CARGO_BIN_EXE_server");
+    let survivors = survivors("server", program, ServerMutant::breaks).await;
+    assert!(survivors.is_empty(), "not caught: {survivors:#?}");
+    assert!(ServerMutant::value_variants().len() >= 3);
+}

@@ -1,0 +1,143 @@
+//! The bounds that follow from what was measured, and the tick that measures.
+//!
+//! A bound that only admitted work updates is never updated again once everything is refused. So all of this moves on the
+//! controller's own tick, traffic or not.
+
+use std::time::{Duration, Instant};
+
+use holdoff_contract::Tier;
+
+use crate::estimator::Class;
+use crate::queues::BACKLOG;
+use crate::slots::Nanos;
+use crate::{ClassId, Controller, Event, Events, Profile};
+
+/// Numbers of the profile in the controller's unit, and the bounds that follow from what was measured.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    pub(crate) queue: [u32; 3],
+    pub(crate) backlog: u32,
+    pub(crate) backlog_age: Nanos,
+    pub(crate) tier_work: [Nanos; 3],
+    pub(crate) queue_work: Nanos,
+    pub(crate) weights: [f64; 3],
+    pub(crate) margin: Nanos,
+    pub(crate) floor: Nanos,
+    pub(crate) ceiling: Nanos,
+    wait_range: [(Nanos, Nanos); 3],
+    /// The wait bound W of each tier.
+    pub(crate) wait: [Nanos; 3],
+    /// Critical's tightest slack: what may borrow its workers fits inside.
+    pub(crate) critical_slack: Nanos,
+}
+
+/// Length of the epochs in which arrivals and active tenants are counted.
+pub(crate) const EPOCH: Nanos = 1_000_000_000;
+/// A class is active in a tier from this share of the tier's recent arrivals.
+const ACTIVE_SHARE: f64 = 0.01;
+
+pub(crate) fn whole(t: Duration) -> Nanos {
+    Nanos::try_from(t.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+impl Bounds {
+    pub(crate) fn new(profile: &Profile) -> Self {
+        let tiers = [Tier::Critical, Tier::NonSheddable, Tier::Deferrable];
+        let wait_range = tiers.map(|tier| {
+            let (least, greatest) = profile.wait_bounds(tier);
+            (whole(least), whole(greatest))
+        });
+        Self {
+            queue: tiers.map(|tier| profile.queue_limit(tier)),
+            backlog: profile.backlog_limit(),
+            backlog_age: profile.backlog_age_ms * 1_000_000,
+            tier_work: tiers.map(|tier| whole(profile.tier_work(tier))),
+            queue_work: whole(profile.queue_work()),
+            weights: tiers.map(|tier| profile.weight(tier)),
+            margin: profile.margin_ms * 1_000_000,
+            floor: profile.hint_floor_ms * 1_000_000,
+            ceiling: profile.hint_ceiling_ms * 1_000_000,
+            wait: wait_range.map(|(_, greatest)| greatest),
+            wait_range,
+            critical_slack: Nanos::MAX,
+        }
+    }
+}
+
+impl Controller {
+    /// Moves the state machine; call every [`Controller::TICK`], traffic or not (ADM-19).
+    pub fn tick(&mut self, now: Instant, events: &mut impl Events) {
+        let now = self.nanos(now);
+        self.queues.measure(now.saturating_sub(self.last_tick));
+        self.last_tick = now;
+        self.pool.measure(now);
+        self.safe_depth = self.queues.len(Tier::NonSheddable.index()).max(1);
+        if now.saturating_sub(self.epoch) >= EPOCH {
+            self.epoch = now;
+            self.tenants.rotate();
+            self.classes
+                .iter_mut()
+                .for_each(|class| class.recent = class.recent.map(|n| n / 2));
+        }
+        self.classes.iter_mut().for_each(Class::publish);
+        self.derive_bounds();
+        let depth = (0..BACKLOG).map(|lane| self.queues.len(lane)).sum();
+        let bound = self.bounds.wait[Tier::Deferrable.index()];
+        let work = (0..BACKLOG).map(|lane| self.queues.lane_work(lane)).sum();
+        let wait = self.pool.residuals(now, Tier::Critical, true).fill(work);
+        let pressed = std::mem::take(&mut self.pressed) || depth > 0;
+        let change = self
+            .machine
+            .sample(now, depth, wait as f64 / bound.max(1) as f64, pressed);
+        Self::tell(change, events);
+    }
+
+    pub(crate) fn tell(change: crate::state::Change, events: &mut impl Events) {
+        if let Some((from, to)) = change {
+            events.emit(Event::Transition { from, to });
+        }
+    }
+
+    /// Counts an arrival; a class that was not active is from its first one on.
+    pub(crate) fn count_arrival(&mut self, class: ClassId, tier: Tier) {
+        let class = &mut self.classes[usize::from(class.0)];
+        let recent = &mut class.recent[tier.index()];
+        *recent = recent.saturating_add(1);
+        if !class.active[tier.index()] {
+            self.derive_bounds();
+        }
+    }
+
+    /// W of each tier from the tightest slack of its active classes, and critical's slack.
+    pub(crate) fn derive_bounds(&mut self) {
+        let slack = |class: &Class| {
+            let margin = self
+                .bounds
+                .margin
+                .max((class.times.p95 as f64 * self.profile.margin_share) as Nanos);
+            class
+                .deadline
+                .saturating_sub(class.times.p95)
+                .saturating_sub(margin)
+        };
+        let declared = self.classes.iter().map(slack).min().unwrap_or(Nanos::MAX);
+        for tier in 0..3 {
+            let all: u64 = self
+                .classes
+                .iter()
+                .map(|class| u64::from(class.recent[tier]))
+                .sum();
+            let active =
+                |class: &Class| f64::from(class.recent[tier]) >= (ACTIVE_SHARE * all as f64).max(1.0);
+            let tightest = self.classes.iter().filter(|class| active(class)).map(slack).min();
+            let (least, greatest) = self.bounds.wait_range[tier];
+            self.bounds.wait[tier] = tightest.unwrap_or(Nanos::MAX).clamp(least, greatest);
+            if tier == Tier::Critical.index() {
+                self.bounds.critical_slack = tightest.unwrap_or(declared);
+            }
+            for class in &mut self.classes {
+                class.active[tier] = f64::from(class.recent[tier]) >= (ACTIVE_SHARE * all as f64).max(1.0);
+            }
+        }
+    }
+}
