@@ -110,29 +110,15 @@ impl Record {
     /// The fullest slot; also where fewer than 10 requests came back, of which nothing can be said.
     pub fn check_spread(&self, slot: Duration, share: f64) -> Check {
         const RULE: &str = "requests that come back are spread";
-        let mut arrivals: Vec<_> = self.returns().iter().map(|(_, after)| after.arrived).collect();
-        arrivals.sort_unstable();
-        if arrivals.len() < 10 {
-            let line = format!("only {} came back, a spread needs 10", arrivals.len());
+        let returns = self.returns().len();
+        if returns < 10 {
+            let line = format!("only {returns} came back, a spread needs 10");
             return self.settle(RULE, Some(line));
         }
-        let fullest = arrivals
-            .iter()
-            .enumerate()
-            .map(|(at, first)| {
-                arrivals[at..]
-                    .iter()
-                    .take_while(|later| later.saturating_duration_since(*first) < slot)
-                    .count()
-            })
-            .max()
-            .unwrap_or_default();
+        let fullest = self.fullest_slot(slot);
         #[expect(clippy::cast_precision_loss, reason = "at most MAX_REQUESTS, far below 2^53")]
-        let found = fullest as f64 / arrivals.len() as f64;
-        let line = format!(
-            "{fullest} of {} within {slot:?}: {found:.2}, allowed is {share:.2}",
-            arrivals.len()
-        );
+        let found = fullest as f64 / returns as f64;
+        let line = format!("{fullest} of {returns} within {slot:?}: {found:.2}, allowed is {share:.2}");
         self.settle(RULE, (found > share).then_some(line))
     }
 

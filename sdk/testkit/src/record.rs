@@ -174,4 +174,18 @@ impl Record {
             })
             .count()
     }
+
+    /// Of the requests that came back, how many the fullest slot of this length holds: what a server sees of callers
+    /// that were refused together. Slots are laid at every arrival.
+    pub fn fullest_slot(&self, slot: Duration) -> usize {
+        let mut arrivals: Vec<_> = self.returns().iter().map(|(_, after)| after.arrived).collect();
+        arrivals.sort_unstable();
+        let in_slot = |(at, first): (usize, &Instant)| {
+            let later = arrivals[at..].iter();
+            later
+                .take_while(|later| later.saturating_duration_since(*first) < slot)
+                .count()
+        };
+        arrivals.iter().enumerate().map(in_slot).max().unwrap_or_default()
+    }
 }
