@@ -67,7 +67,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "holdoff",
             "holdoff-admission",
             "holdoff-admission-tower",
+            "holdoff-backoff",
+            "holdoff-reqwest-middleware",
             "holdoff-server",
+            "holdoff-testkit",
         ],
     ),
 ];
