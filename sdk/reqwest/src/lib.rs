@@ -41,7 +41,8 @@ mod transport;
 pub use builder::{ClientBuilder, WrappedClientTrusted};
 pub use client::Client;
 pub use holdoff_tower::{
-    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, PassUp, Progress, Refused,
+    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, Observer, PassUp, Progress,
+    Refused, describe_metrics,
 };
 pub use request::RequestBuilder;
 pub use reqwest;

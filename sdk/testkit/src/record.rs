@@ -189,3 +189,70 @@ impl Record {
         arrivals.iter().enumerate().map(in_slot).max().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock, plain};
+
+    fn request(target: &str) -> Request {
+        Request {
+            url: format!("http://a.example{target}").parse().unwrap(),
+            method: Method::POST,
+            headers: HeaderMap::new(),
+            body: vec![b'x'; MAX_BODY + 1],
+        }
+    }
+
+    fn sent(target: &str, after: Duration) -> Sent {
+        let (request, now) = (request(target), clock::now());
+        let call = CallKey::default().of(&request);
+        Sent {
+            body: Vec::new(),
+            arrived: now + after,
+            ..Sent::new(call, &request, now, &plain(503), now)
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_full_says_so_in_every_check_and_does_not_grow() {
+        let record = Record::default();
+        let one = sent("/a", Duration::ZERO);
+        for _ in 0..=MAX_REQUESTS {
+            record.keep(|| one.clone());
+        }
+        assert_eq!(record.attempts(), MAX_REQUESTS + 1);
+        assert_eq!(record.all().len(), MAX_REQUESTS);
+        for check in [
+            record.check_never_early(),
+            record.check_attempts(MAX_REQUESTS + 1),
+            record.check_same_key(),
+        ] {
+            let violation = check.unwrap_err();
+            assert_eq!(violation.count, 1);
+            assert!(violation.found[0].contains("full at 100000"), "{violation}");
+        }
+    }
+
+    #[test]
+    fn a_long_body_is_kept_by_its_beginning_and_its_length() {
+        let now = clock::now();
+        let sent = Sent::new(String::new(), &request("/a"), now, &plain(200), now);
+        assert_eq!((sent.body.len(), sent.body_length), (MAX_BODY, MAX_BODY + 1));
+    }
+
+    #[test]
+    fn the_fullest_slot_is_found_wherever_it_begins() {
+        let record = Record::default();
+        let ms = Duration::from_millis;
+        // Each call's first request does not count: it did not come back.
+        for (call, at) in [("/a", 100), ("/b", 106), ("/c", 109), ("/d", 117), ("/e", 300)] {
+            record.keep(|| sent(call, Duration::ZERO));
+            record.keep(|| sent(call, ms(at)));
+        }
+        assert_eq!(record.fullest_slot(ms(3)), 1);
+        assert_eq!(record.fullest_slot(ms(100)), 4);
+        assert_eq!(record.fullest_slot(Duration::from_secs(9)), 5);
+        assert_eq!(Record::default().fullest_slot(ms(10)), 0);
+    }
+}
