@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use holdoff_contract::{Code, ServiceState, Tier};
 
 use crate::bounds::{Bounds, EPOCH, whole};
+use crate::edge::Edge;
 use crate::estimator::Class;
 use crate::judge::Ask;
 use crate::line::Line;
@@ -15,7 +16,9 @@ use crate::slots::{NONE, Nanos, Place, Slot, Slots};
 use crate::state::Machine;
 use crate::tenants::Tenants;
 use crate::wait::Run;
-use crate::{ClassId, Decision, Ending, Event, Events, Profile, ProfileError, Step, TenantId, Ticket, Work};
+use crate::{
+    Caller, ClassId, Decision, Ending, Event, Events, Profile, ProfileError, Step, TenantId, Ticket, Work,
+};
 
 /// Decides admission, order and expiry for one pool of workers.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub struct Controller {
     pub(crate) pool: Pool,
     pub(crate) machine: Machine,
     pub(crate) line: Line,
+    pub(crate) edge: Edge,
     pub(crate) bounds: Bounds,
     pub(crate) running_work: Nanos,
     pub(crate) last_tick: Nanos,
@@ -76,6 +80,7 @@ impl Controller {
             pool: Pool::new(&profile),
             machine: Machine::new(&profile),
             line: Line::default(),
+            edge: Edge::default(),
             bounds,
             running_work: 0,
             last_tick: 0,
@@ -114,16 +119,42 @@ impl Controller {
         })
     }
 
-    /// Decides. Constant time, no allocation that outlives the work.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the work is handed over; its caller has no use for it afterwards"
-    )]
+    /// Decides for a caller of whom nothing is known. Constant time, no allocation that outlives the work.
+    #[expect(clippy::needless_pass_by_value, reason = "the work is handed over")]
     pub fn admit(&mut self, now: Instant, work: Work, events: &mut impl Events) -> Decision {
+        self.decide(self.nanos(now), &work, events)
+    }
+
+    /// Decides for a caller that is known: the edge first, which answers `retry_throttled` to a retry that comes before its
+    /// hint and to a caller that has used up its refusals, before anything is predicted (ADM-13).
+    #[expect(clippy::needless_pass_by_value, reason = "the work is handed over")]
+    pub fn admit_from(
+        &mut self,
+        now: Instant,
+        work: Work,
+        caller: &Caller,
+        events: &mut impl Events,
+    ) -> Decision {
         let now = self.nanos(now);
+        // An instance that goes away, or does not know its own load, has that to say first.
+        if !self.draining && !self.is_stale(now) {
+            let fair = self.fair_share(self.classes[usize::from(work.class.0)].times.mean);
+            if let Some(throttle) = self.edge.check(now, caller, work.tier, fair, events) {
+                return Decision::Reject(self.throttle(now, &work, caller, throttle, events));
+            }
+        }
+        let decision = self.decide(now, &work, events);
+        match &decision {
+            Decision::Accept { .. } | Decision::Defer { .. } => self.edge.admitted(now, caller, work.tier),
+            Decision::Reject(rejection) => self.account(now, caller, work.tier, rejection),
+        }
+        decision
+    }
+
+    fn decide(&mut self, now: Nanos, work: &Work, events: &mut impl Events) -> Decision {
         self.tenants.touch(work.tenant);
         self.count_arrival(work.class, work.tier);
-        let ask = self.ask(now, &work);
+        let ask = self.ask(now, work);
         let defer = self.defers(&ask);
         let found = if defer {
             crate::judge::Findings::default()

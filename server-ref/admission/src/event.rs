@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdoff_contract::{Code, ServiceState, Tier};
 
-use crate::{ClassId, TenantId};
+use crate::{ClassId, HintOutcome, TenantId};
 
 /// One thing worth counting.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +55,13 @@ pub enum Event {
         tier: Tier,
         /// Why.
         code: Code,
+    },
+    /// It is known what a caller made of its hint.
+    HintEnded {
+        /// Effective tier.
+        tier: Tier,
+        /// What.
+        outcome: HintOutcome,
     },
     /// The state changed.
     Transition {

@@ -16,6 +16,7 @@
 mod answer;
 mod bounds;
 mod controller;
+mod edge;
 mod estimator;
 mod event;
 mod heap;
@@ -25,6 +26,7 @@ mod never;
 mod pool;
 pub mod profile;
 mod queues;
+mod recent;
 mod refuse;
 mod slots;
 mod snapshot;
@@ -35,6 +37,7 @@ mod work;
 
 pub use answer::{Decision, Rejection, Step};
 pub use controller::Controller;
+pub use edge::{Caller, Compliance, HintOutcome};
 pub use event::{Event, Events};
 pub use never::NeverAdmissible;
 pub use profile::{Profile, ProfileError};

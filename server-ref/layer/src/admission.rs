@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection, Snapshot, Step, Ticket,
-    Work,
+    Caller, Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection, Snapshot, Step,
+    Ticket, Work,
 };
 use holdoff_contract::{ServiceState, TaskClass, Tenant, Tier};
 use tokio::sync::{Notify, oneshot};
@@ -39,6 +39,8 @@ pub struct Ask {
     pub bytes: u64,
     /// The work is answered with 202 anyway, so it can be run later (SRV-21).
     pub may_defer: bool,
+    /// Who comes back early is stopped at the edge; `None` = of this caller nothing is remembered (ADM-13).
+    pub caller: Option<Caller>,
 }
 
 impl Default for Ask {
@@ -52,6 +54,7 @@ impl Default for Ask {
             cost: None,
             bytes: 0,
             may_defer: false,
+            caller: None,
         }
     }
 }
@@ -157,7 +160,11 @@ impl Admission {
             may_defer: ask.may_defer,
         };
         state.controller.validate(&work).map_err(Denied::Never)?;
-        let (ticket, predicted_wait, poll_after) = match state.controller.admit(now, work, &mut meters) {
+        let decision = match &ask.caller {
+            Some(caller) => state.controller.admit_from(now, work, caller, &mut meters),
+            None => state.controller.admit(now, work, &mut meters),
+        };
+        let (ticket, predicted_wait, poll_after) = match decision {
             Decision::Accept {
                 ticket,
                 predicted_wait,

@@ -4,10 +4,12 @@
 //! gets it through [`crate::AdmissionLayer`].
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use holdoff_admission::{NeverAdmissible, Rejection};
+use holdoff_admission::{Caller, NeverAdmissible, Rejection};
 use holdoff_contract::write::{self, Audience};
 use holdoff_contract::{
     Applied, Code, Overload, RequestFields, Retry, ServiceState, Tenant, Tier, field_name,
@@ -24,7 +26,14 @@ pub struct Gate {
     identify: Arc<dyn Identify>,
     default_tier: Tier,
     foreign_deadlines: ForeignDeadlines,
+    /// Its hashes name callers inside; nobody outside can make or undo one.
+    salt: RandomState,
 }
+
+/// Where a connection comes from: a server leaves it in the request's extensions, so that anonymous callers are told apart at
+/// the edge. Behind a proxy it is the proxy's; leave it out there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerAddress(pub IpAddr);
 
 /// A request that asks to be admitted, read from its head. What the head does not know (class, size) can be set in
 /// [`Asked::ask`] before [`Gate::admit`].
@@ -65,6 +74,7 @@ impl Gate {
             identify: Arc::new(Identity::ANONYMOUS),
             default_tier: Tier::Deferrable,
             foreign_deadlines: ForeignDeadlines::default(),
+            salt: RandomState::new(),
         }
     }
 
@@ -112,12 +122,31 @@ impl Gate {
             cost: fields.cost,
             bytes: 0,
             may_defer: false,
+            caller: None,
+        };
+        let caller = self.caller(&ask, &fields, head);
+        let ask = Ask {
+            caller: Some(caller),
+            ..ask
         };
         Asked {
             ask,
             fields,
             identity,
             method: head.method.clone(),
+        }
+    }
+
+    /// The caller behind a request, for the edge: its tenant, else where its connection comes from.
+    fn caller(&self, ask: &Ask, fields: &RequestFields, head: RequestHead<'_>) -> Caller {
+        let address = head.extensions.get::<PeerAddress>();
+        let name = ask.tenant.as_ref().map(Tenant::as_str);
+        let id = self.salt.hash_one((name, address.filter(|_| name.is_none())));
+        let key = fields.idempotency_key.as_ref();
+        Caller {
+            id,
+            key: key.map(|key| self.salt.hash_one((id, key.as_str()))),
+            attempt: fields.attempt.map(holdoff_contract::Attempt::get),
         }
     }
 

@@ -58,7 +58,7 @@ pub use admission::{Admission, Ask, Denied};
 pub use body::GuardBody;
 pub use deadline::ForeignDeadlines;
 pub use drain::{DRAIN_BYTES, DRAIN_TIME, drain};
-pub use gate::{Asked, Gate, Refusal};
+pub use gate::{Asked, Gate, PeerAddress, Refusal};
 pub use identity::{Identify, Identity, RequestHead, Tiers};
 pub use meters::SharedRecorder;
 pub use place::{Permit, Place, Run};
