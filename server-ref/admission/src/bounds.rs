@@ -80,6 +80,7 @@ impl Controller {
                 .for_each(|class| class.recent = class.recent.map(|n| n / 2));
         }
         self.edge.tick(now, events);
+        self.ghosts.tick(now, &self.pool, &self.queues, events);
         self.classes.iter_mut().for_each(Class::publish);
         self.derive_bounds();
         let depth = (0..BACKLOG).map(|lane| self.queues.len(lane)).sum();

@@ -8,6 +8,7 @@ use holdoff_contract::{Code, ServiceState, Tier};
 use crate::bounds::{Bounds, EPOCH, whole};
 use crate::edge::Edge;
 use crate::estimator::Class;
+use crate::ghosts::{Ghost, Ghosts};
 use crate::judge::Ask;
 use crate::line::Line;
 use crate::pool::Pool;
@@ -34,6 +35,7 @@ pub struct Controller {
     pub(crate) machine: Machine,
     pub(crate) line: Line,
     pub(crate) edge: Edge,
+    pub(crate) ghosts: Ghosts,
     pub(crate) bounds: Bounds,
     pub(crate) running_work: Nanos,
     pub(crate) last_tick: Nanos,
@@ -81,6 +83,7 @@ impl Controller {
             machine: Machine::new(&profile),
             line: Line::default(),
             edge: Edge::default(),
+            ghosts: Ghosts::default(),
             bounds,
             running_work: 0,
             last_tick: 0,
@@ -171,6 +174,7 @@ impl Controller {
         });
         self.pressed |= found.load;
         if let Some(code) = found.code.clone() {
+            self.haunt(&ask, &code);
             return Decision::Reject(self.refuse(&ask, &found, code));
         }
         if defer {
@@ -196,6 +200,21 @@ impl Controller {
             ticket,
             predicted_wait: Duration::from_nanos(ask.wait),
         }
+    }
+
+    /// Follows refused work, to know whether that was right. What has no time left, or no server, is no question.
+    fn haunt(&mut self, ask: &Ask, code: &Code) {
+        if matches!(code, Code::Draining | Code::DeadlineExpired) {
+            return;
+        }
+        let ghost = Ghost {
+            class: ask.class,
+            tier: ask.tier,
+            code: code.clone(),
+            deadline: ask.deadline,
+            service: self.classes[usize::from(ask.class.0)].times.mean,
+        };
+        self.ghosts.follow(ask.now, ghost, ask.starts);
     }
 
     /// Takes acknowledged work back into its queue, over its budget if need be: what was promised is not refused after a
@@ -239,6 +258,7 @@ impl Controller {
         let class = &mut self.classes[usize::from(ask.class.0)];
         class.queued_work += ask.charge;
         class.held += 1;
+        self.ghosts.entered(lane, ask.charge);
         self.tenants[ask.tenant.0].tickets += 1;
         let expires = ask.tier != Tier::NonSheddable;
         self.queues
@@ -289,6 +309,7 @@ impl Controller {
 
     fn start(&mut self, now: Nanos, index: u32, lane: usize, events: &mut impl Events) -> Step {
         self.queues.serve(&mut self.slots, &mut self.tenants, index, lane);
+        self.ghosts.idle(now, &self.pool);
         let slot = &mut self.slots[index];
         let class = &mut self.classes[usize::from(slot.class.0)];
         class.queued_work -= slot.charge;
@@ -336,10 +357,12 @@ impl Controller {
         let Some(slot) = self.slots.live(&ticket).cloned() else {
             return;
         };
+        self.ghosts.idle(now, &self.pool);
         self.release(ticket.slot);
         if !matches!(slot.place, Place::Running(_)) {
             return;
         }
+        self.ghosts.worker_free(now, &self.queues);
         let class = &mut self.classes[usize::from(slot.class.0)];
         let service = match ending {
             Ending::Completed { service } => {

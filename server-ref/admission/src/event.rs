@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdoff_contract::{Code, ServiceState, Tier};
 
-use crate::{ClassId, HintOutcome, TenantId};
+use crate::{ClassId, GhostOutcome, HintOutcome, TenantId};
 
 /// One thing worth counting.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +62,17 @@ pub enum Event {
         tier: Tier,
         /// What.
         outcome: HintOutcome,
+    },
+    /// It is known what would have become of refused work.
+    Ghost {
+        /// Kind.
+        class: ClassId,
+        /// Effective tier.
+        tier: Tier,
+        /// Why it was refused.
+        code: Code,
+        /// What.
+        outcome: GhostOutcome,
     },
     /// The state changed.
     Transition {

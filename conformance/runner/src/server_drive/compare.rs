@@ -49,7 +49,10 @@ pub(super) fn shares(check: &Shares, evidence: &Evidence, findings: &mut Finding
     findings.check(
         format!("shares with {}", check.filter.words()),
         enough && least >= check.least_to_greatest * greatest,
-        format!("the least is at least {} of the greatest", check.least_to_greatest),
+        format!(
+            "the least is at least {} of the greatest",
+            check.least_to_greatest
+        ),
         seen.join(", "),
     );
 }
@@ -66,7 +69,10 @@ pub(super) fn described(check: &Described, evidence: &Evidence, findings: &mut F
     findings.check(
         format!("API description {}", check.of),
         missing.is_empty(),
-        format!("{:?} with schema and headers on {:?}", check.statuses, check.routes),
+        format!(
+            "{:?} with schema and headers on {:?}",
+            check.statuses, check.routes
+        ),
         if missing.is_empty() {
             "all there".to_owned()
         } else {
@@ -90,10 +96,19 @@ fn missing(check: &Described, document: &Value) -> Vec<String> {
                 .as_object()
                 .map(|fields| fields.keys().map(|name| name.to_ascii_lowercase()).collect())
                 .unwrap_or_default();
-            let absent = check.headers.iter().filter(|name| !fields.contains(&name.to_ascii_lowercase()));
+            let absent = check
+                .headers
+                .iter()
+                .filter(|name| !fields.contains(&name.to_ascii_lowercase()));
             missing.extend(absent.map(|name| format!("{route}: {status} without {name}")));
-            let schema = follow(document, &response["content"]["application/problem+json"]["schema"]);
-            let absent = check.members.iter().filter(|name| schema["properties"][name.as_str()].is_null());
+            let schema = follow(
+                document,
+                &response["content"]["application/problem+json"]["schema"],
+            );
+            let absent = check
+                .members
+                .iter()
+                .filter(|name| schema["properties"][name.as_str()].is_null());
             missing.extend(absent.map(|name| format!("{route}: {status}'s schema without {name}")));
         }
     }
@@ -103,7 +118,10 @@ fn missing(check: &Described, document: &Value) -> Vec<String> {
 /// The value itself, or what its `$ref` stands for.
 fn follow<'a>(document: &'a Value, mut value: &'a Value) -> &'a Value {
     for _ in 0..MAX_REFERENCES {
-        let Some(pointer) = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) else {
+        let Some(pointer) = value["$ref"]
+            .as_str()
+            .and_then(|reference| reference.strip_prefix('#'))
+        else {
             break;
         };
         value = document.pointer(pointer).unwrap_or(&Value::Null);
@@ -134,6 +152,11 @@ mod tests {
         check.headers.push("Overload-Signal".to_owned());
         check.members.push("retry".to_owned());
         check.routes.push("GET /x".to_owned());
-        assert_eq!(missing(&check, &document).len(), 5, "{:?}", missing(&check, &document));
+        assert_eq!(
+            missing(&check, &document).len(),
+            5,
+            "{:?}",
+            missing(&check, &document)
+        );
     }
 }
