@@ -6,11 +6,11 @@
 //! (ADM-04, ADM-19).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Caller, Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection, Snapshot, Step,
+    Caller, Compliance, Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection, Snapshot, Step,
     Ticket, Work,
 };
 use holdoff_contract::{ServiceState, TaskClass, Tenant, Tier};
@@ -19,6 +19,8 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock;
 use crate::meters::{Meters, SharedRecorder};
 use crate::place::{Permit, Place, PlaceFacts, Seat};
+use crate::reckoning::Transition;
+use crate::record::{Record, Verdict, Watch};
 
 /// A request for admission, in the caller's words. All trust decisions (tenant, tier right) are made before; what is
 /// left open gets the profile's default.
@@ -92,6 +94,7 @@ pub(crate) struct Shared {
     /// Wakes the time keeper when something expires before it planned to wake.
     sooner: Arc<Notify>,
     meters: Meters,
+    watch: OnceLock<Arc<dyn Watch>>,
 }
 
 #[derive(Debug)]
@@ -132,6 +135,7 @@ impl Admission {
             }),
             sooner: Arc::clone(&sooner),
             meters,
+            watch: OnceLock::new(),
         });
         tokio::spawn(keep_time(Arc::downgrade(&shared), sooner));
         Ok(Self { shared })
@@ -142,6 +146,7 @@ impl Admission {
     /// # Errors
     /// The refusal with code and hint, or the limit that this work breaks on an empty server too.
     pub fn knock(&self, ask: &Ask) -> Result<Place, Denied> {
+        let asked = clock::now();
         let mut state = self.shared.lock();
         let now = clock::now();
         let mut meters = &self.shared.meters;
@@ -173,6 +178,13 @@ impl Admission {
             Decision::Reject(rejection) => {
                 meters.refused(&rejection);
                 self.shared.settle(&mut state, now);
+                drop(state);
+                meters.reckoning.decided_in(clock::now() - asked);
+                if let Some(watch) = self.shared.watch.get() {
+                    let mut record = self.record(ask, now, limit, Verdict::Reject);
+                    record.code.clone_from(&rejection.overload.code);
+                    watch.ended(record);
+                }
                 return Err(Denied::Overload(rejection));
             }
         };
@@ -180,6 +192,13 @@ impl Admission {
         state.waiting.insert(ticket.key(), tell);
         self.shared.settle(&mut state, now);
         drop(state);
+        meters.reckoning.decided_in(clock::now() - asked);
+        let record = self.shared.watch.get().map(|_| {
+            let verdict = if poll_after.is_some() { Verdict::Defer } else { Verdict::Accept };
+            let mut record = self.record(ask, now, limit, verdict);
+            record.predicted_wait = predicted_wait;
+            Box::new(record)
+        });
         let facts = PlaceFacts {
             tier: ask.tier,
             deadline,
@@ -187,10 +206,40 @@ impl Admission {
             poll_after,
         };
         Ok(Place::new(
-            Seat::new(Arc::clone(&self.shared), ticket),
+            Seat::new(Arc::clone(&self.shared), ticket, record),
             told,
             facts,
         ))
+    }
+
+    fn record(&self, ask: &Ask, at: Instant, deadline: Duration, decision: Verdict) -> Record {
+        Record {
+            at,
+            tenant: ask.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()),
+            class: ask.class.as_ref().map(|class| class.as_str().to_owned()),
+            tier: ask.tier,
+            deadline,
+            decision,
+            code: None,
+            predicted_wait: Duration::ZERO,
+            started: None,
+            finished: at,
+        }
+    }
+
+    /// Hands every request that has ended to `watch`. The first one stays: false where there is one already.
+    pub fn watch(&self, watch: Arc<dyn Watch>) -> bool {
+        self.shared.watch.set(watch).is_ok()
+    }
+
+    /// The last changes of state, at most 64, oldest first.
+    pub fn transitions(&self) -> Vec<Transition> {
+        self.shared.meters.reckoning.transitions()
+    }
+
+    /// The callers that keep to their hints least, at most `most`; their names are salted hashes (ADM-23).
+    pub fn worst_callers(&self, most: usize) -> Vec<Compliance> {
+        self.shared.lock().controller.worst_callers(most)
     }
 
     /// Decides at once, when called, and then waits for the turn. Dropping the future gives the place back.
@@ -248,6 +297,14 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent between calls; a panic elsewhere must not end admission for everybody.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request that had a place has ended.
+    pub(crate) fn ended(&self, mut record: Record) {
+        record.finished = clock::now();
+        if let Some(watch) = self.watch.get() {
+            watch.ended(record);
+        }
     }
 
     /// Ends a ticket and hands on what it frees.
