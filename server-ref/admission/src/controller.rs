@@ -141,7 +141,7 @@ impl Controller {
         let now = self.nanos(now);
         // An instance that goes away, or does not know its own load, has that to say first.
         if !self.draining && !self.is_stale(now) {
-            let fair = self.fair_share(self.classes[usize::from(work.class.0)].times.mean);
+            let fair = self.fair_share(work.class);
             if let Some(throttle) = self.edge.check(now, caller, work.tier, fair, events) {
                 return Decision::Reject(self.throttle(now, &work, caller, throttle, events));
             }

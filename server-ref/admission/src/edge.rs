@@ -12,7 +12,7 @@ use holdoff_contract::Tier;
 
 use crate::recent::Recent;
 use crate::slots::Nanos;
-use crate::{Controller, Event, Events};
+use crate::{ClassId, Controller, Event, Events};
 
 const MS: Nanos = 1_000_000;
 /// A retry that is early by no more than this is on time: clocks and timers have a grain.
@@ -119,7 +119,10 @@ struct Key {
 #[derive(Clone, Debug)]
 struct Account {
     tier: Tier,
-    tokens: f64,
+    /// Tokens taken and not yet refilled. Kept in place of what is left, so that the bucket may change its size.
+    taken: f64,
+    /// Its size by the last look.
+    burst: f64,
     at: Nanos,
     /// Admissions, each fading over [`SAVED`].
     admitted: f64,
@@ -152,7 +155,8 @@ impl Default for Account {
     fn default() -> Self {
         Self {
             tier: Tier::Deferrable,
-            tokens: f64::INFINITY,
+            taken: 0.0,
+            burst: LEAST_BURST,
             at: 0,
             admitted: 0.0,
             probed: 0,
@@ -192,8 +196,12 @@ impl Account {
         self.at = now;
         self.admitted *= (-passed / SAVED as f64).exp();
         let rate = fair.max(self.admitted / SAVED as f64);
-        let burst = (rate * SAVED as f64).max(LEAST_BURST);
-        self.tokens = (self.tokens + passed * rate).min(burst);
+        self.burst = (rate * SAVED as f64).max(LEAST_BURST);
+        self.taken = (self.taken - passed * rate).max(0.0);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.taken + 1.0 > self.burst
     }
 
     fn count(&mut self, outcome: HintOutcome, events: &mut impl Events) {
@@ -263,7 +271,7 @@ impl Edge {
         } else if caller.key.is_none() {
             account.returned(now, caller.attempt, events);
         }
-        if account.tokens >= 1.0 || on_time {
+        if on_time || !account.is_empty() {
             return None;
         }
         if now.saturating_sub(account.probed) >= PROBE_EVERY {
@@ -301,7 +309,8 @@ impl Edge {
         });
         if let Some(account) = self.accounts.find(id, now) {
             if takes {
-                account.tokens = (account.tokens - 1.0).max(0.0);
+                // A probe may be refused too; it takes nothing from an empty bucket.
+                account.taken = (account.taken + 1.0).min(account.burst);
                 account.refused = account.refused.saturating_add(1);
             }
             if let Some(hint) = hint.filter(|_| caller.key.is_none()) {
@@ -359,8 +368,11 @@ impl Controller {
         all
     }
 
-    /// A caller's fair share of the pool for work of this length, in tasks a nanosecond.
-    pub(crate) fn fair_share(&self, mean: Nanos) -> f64 {
-        f64::from(self.pool.effective) / (mean.max(1) as f64 * f64::from(self.tenants.active()))
+    /// A caller's fair share of the pool, in tasks a nanosecond. Reckoned in the quickest tasks that are asked for: a caller
+    /// of many quick ones must not be measured by somebody's long one.
+    pub(crate) fn fair_share(&self, class: ClassId) -> f64 {
+        let mean = self.classes[usize::from(class.0)].times.mean;
+        let quickest = mean.min(self.bounds.quickest).max(1);
+        f64::from(self.pool.effective) / (quickest as f64 * f64::from(self.tenants.active()))
     }
 }

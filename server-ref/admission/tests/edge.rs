@@ -164,6 +164,24 @@ fn a_caller_of_a_hundred_a_second_is_admitted_again_within_two_seconds_of_a_stal
 }
 
 #[test]
+fn a_long_task_does_not_shrink_the_bucket_of_quick_ones() {
+    let mut w = World::new(
+        r#"{"workers":2,"queue":0,"classes":{"long":{"mean_ms":1000,"p95_ms":1500,"deadline_ms":60000},
+            "short":{"mean_ms":50,"p95_ms":80,"deadline_ms":20000}}}"#,
+    );
+    w.held = true;
+    for _ in 0..2 {
+        w.ask_as("long", req("long", 1_000), caller(1)).key();
+    }
+    w.advance(200);
+    // Two workers, 50 ms: 40 tasks a second, two seconds of them.
+    for n in 0..60 {
+        let answer = w.ask_as("short", req("short", 50), caller(1));
+        assert_eq!(answer.code(), Some(Code::ConcurrencyLimit), "{n}");
+    }
+}
+
+#[test]
 fn a_slow_pool_lets_a_probe_of_each_caller_pass() {
     // A fair share of one task in 20 s: without probes four refusals would mean a minute without a test.
     let mut w = World::new(
