@@ -91,12 +91,10 @@ impl<B: ReplayBody> Plan<B> {
             Safety::Unsafe
         };
         CallSpec {
-            safety,
-            replay: self.replay,
             deadline: self.fields.deadline,
             tier: self.fields.tier,
-            another_instance: false,
             incoming: self.incoming,
+            ..CallSpec::new(safety, self.replay)
         }
     }
 

@@ -30,14 +30,7 @@ pub(crate) fn rng(seed: u64) -> Pcg64Mcg {
 
 /// An idempotent call with its body in memory and no deadline.
 pub(crate) fn get() -> CallSpec {
-    CallSpec {
-        safety: Safety::Idempotent,
-        replay: Replay::Bytes,
-        deadline: None,
-        tier: None,
-        another_instance: false,
-        incoming: None,
-    }
+    CallSpec::new(Safety::Idempotent, Replay::Bytes)
 }
 
 pub(crate) fn post() -> CallSpec {
