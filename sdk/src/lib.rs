@@ -52,7 +52,7 @@ pub use holdoff_contract::{
     Applied, Attempt, Code, Hint, IdempotencyKey, Overload, Retry, Scope, TaskClass, Tenant, Tier,
 };
 pub use holdoff_policy as policy;
-pub use holdoff_policy::{GiveUp, Incoming, Policy, PolicyBuilder, PolicyError, StopReason};
+pub use holdoff_policy::{CallerKey, GiveUp, Incoming, Policy, PolicyBuilder, PolicyError, StopReason};
 #[cfg(feature = "reqwest")]
 pub use holdoff_reqwest::{
     CallOptions, CallReport, Client, ClientBuilder, CounterSnapshot, Counters, Error, PassUp, Progress,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdoff_contract::read::Compat;
 use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::Policy;
-use holdoff_tower::{BoxError, Error, Origin, OverloadLayer, OverloadLayerBuilder};
+use holdoff_tower::{BoxError, Error, Identify, InstanceList, Origin, OverloadLayer, OverloadLayerBuilder};
 use rand::Rng;
 
 use crate::Client;
@@ -91,6 +91,30 @@ impl ClientBuilder {
             }
             Err(error) => self.fail(error),
         }
+        self
+    }
+
+    /// Origins that serve the same, such as `["https://a.example", "https://b.example"]`: 2 to 16 of them, so that
+    /// retry=elsewhere leads from one to another (CLI-07). A call goes first to the one that its URL names, and takes its
+    /// fields along to the others. Call it once for each service. Default: none known, and retry=elsewhere waits.
+    pub fn instances<T: AsRef<str>>(mut self, origins: impl IntoIterator<Item = T>) -> Self {
+        let origins: Result<Vec<Origin>, _> = origins
+            .into_iter()
+            .map(|origin| origin.as_ref().parse())
+            .collect();
+        match origins.map(InstanceList::new) {
+            Ok(Ok(list)) => self.layer = self.layer.instances(list),
+            Ok(Err(error)) => self.fail(error),
+            Err(error) => self.fail(error),
+        }
+        self
+    }
+
+    /// How servers tell callers apart that name no tenant: what one says of one caller (scope tenant) holds that one
+    /// only. Default: by the request's `Authorization`; calls without it are one caller's, those with default headers
+    /// of the reqwest client as well.
+    pub fn identify(mut self, identify: Identify) -> Self {
+        self.layer = self.layer.identify(identify);
         self
     }
 

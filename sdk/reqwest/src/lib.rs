@@ -40,7 +40,8 @@ mod transport;
 pub use builder::{ClientBuilder, WrappedClientTrusted};
 pub use client::Client;
 pub use holdoff_tower::{
-    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, PassUp, Progress, Refused,
+    CallOptions, CallReport, CounterSnapshot, Counters, Error, Identify, InvalidInstances, InvalidOrigin,
+    PassUp, Progress, Refused,
 };
 pub use request::RequestBuilder;
 pub use reqwest;

@@ -8,8 +8,10 @@ use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::{Destinations, Policy};
 use rand::Rng;
 
+use crate::caller::Identify;
 use crate::clock::Entropy;
 use crate::error::{Classify, by_io_kind};
+use crate::instances::InstanceList;
 use crate::origin::Origin;
 use crate::plan::Defaults;
 use crate::service::{OverloadLayer, Shared};
@@ -75,6 +77,20 @@ impl OverloadLayerBuilder {
         if !self.defaults.trusted.contains(&origin) {
             self.defaults.trusted.push(origin);
         }
+        self
+    }
+
+    /// Origins that serve the same, so that retry=elsewhere leads from one to another (CLI-07); call it once for each
+    /// service. Default: none known, and retry=elsewhere waits like `after`. An origin in two lists counts in the first.
+    pub fn instances(mut self, instances: InstanceList) -> Self {
+        self.defaults.services.push(Arc::new(instances));
+        self
+    }
+
+    /// How the server tells callers apart that name no tenant: what it says of one (scope tenant) holds that one only.
+    /// Default: [`by_authorization`](crate::by_authorization).
+    pub fn identify(mut self, identify: Identify) -> Self {
+        self.defaults.callers.identify = identify;
         self
     }
 

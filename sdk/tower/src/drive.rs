@@ -54,7 +54,7 @@ where
             Action::Send(send) => {
                 // A response that is still here belongs to an attempt that is followed by another.
                 last.settle(limit).await;
-                let Some(request) = plan.request(&send) else {
+                let Some(request) = plan.request(&send, &shared.defaults) else {
                     return Err(Error::request("the body was a stream and has been sent"));
                 };
                 shared.counters.attempt();
@@ -221,9 +221,9 @@ struct Running {
 
 impl Running {
     fn start<B: ReplayBody>(plan: &Plan<B>, shared: Arc<Shared>) -> Self {
-        let (scheme, authority) = origin::key(&plan.parts().uri);
-        let destination = shared.destinations.get(scheme, &authority);
-        let call = Call::new(Arc::clone(&shared.policy), plan.spec(), clock::now());
+        let destination = plan.destination(|scheme, authority| shared.destinations.get(scheme, authority));
+        let policy = Arc::clone(plan.policy().unwrap_or(&shared.policy));
+        let call = Call::new(policy, plan.spec(), clock::now());
         Self {
             call,
             destination,

@@ -39,9 +39,11 @@
 
 mod body;
 mod builder;
+mod caller;
 mod clock;
 mod drive;
 mod error;
+mod instances;
 mod options;
 mod origin;
 mod plan;
@@ -51,7 +53,9 @@ mod telemetry;
 
 pub use body::{Once, ReplayBody, ResponseBody};
 pub use builder::OverloadLayerBuilder;
+pub use caller::{Identify, by_authorization};
 pub use error::{BoxError, Classify, Error, Failure, PassUp, Refused, by_io_kind};
+pub use instances::{InstanceList, InvalidInstances};
 pub use options::{AttemptContext, CallOptions, CallReport, Progress};
 pub use origin::{InvalidOrigin, Origin};
 pub use reject::Redirected;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
-use holdoff_policy::Incoming;
+use holdoff_policy::{CallerKey, Incoming, Policy};
 
 /// The wishes of one call; what is `None` is taken from the layer's defaults, or not said.
 ///
@@ -33,6 +33,12 @@ pub struct CallOptions {
     pub idempotency_key: Option<IdempotencyKey>,
     /// The request this call is made in answer to (CONTRACT section 6).
     pub incoming: Option<Incoming>,
+    /// When to try again and when to stop, for this call only. Default: the layer's. The destination's budget keeps the
+    /// capacity that the layer's policy gave it, since it is shared.
+    pub policy: Option<Arc<Policy>>,
+    /// Whose call it is, for hold-offs with scope tenant. Default: the tenant where it is sent, else the credential
+    /// that the layer finds in the request's fields; calls that say neither are one caller's.
+    pub caller: Option<CallerKey>,
     /// Where the call tells how far it is. Default: nowhere.
     pub progress: Option<Progress>,
 }
@@ -82,6 +88,18 @@ impl CallOptions {
     /// Sets the request that this call answers.
     pub fn incoming(mut self, incoming: Incoming) -> Self {
         self.incoming = Some(incoming);
+        self
+    }
+
+    /// Sets the policy of this call.
+    pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
+        self.policy = Some(policy.into());
+        self
+    }
+
+    /// Sets whose call it is.
+    pub fn caller(mut self, caller: CallerKey) -> Self {
+        self.caller = Some(caller);
         self
     }
 
