@@ -1,6 +1,8 @@
 //! What one refusal means for other calls, and where a call goes that is sent elsewhere. Paused time over a server in
 //! memory.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod support;
 
 use std::sync::Arc;

@@ -21,6 +21,8 @@ impl Flavour for Reqwest {
     const CAPABILITIES: &'static [&'static str] = &[
         "deadline",
         "budget",
+        "hold_off",
+        "instances",
         "tier",
         "compat",
         "stream_body",
@@ -39,6 +41,9 @@ impl Flavour for Reqwest {
         }
         for origin in &configure.trusted {
             builder = builder.trusted(origin.trim_end_matches('/'));
+        }
+        if !configure.instances.is_empty() {
+            builder = builder.instances(&configure.instances);
         }
         Ok(builder.build()?)
     }

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::Parser;
 use holdoff::tower::{
-    CallOptions, CallReport, CounterSnapshot, Error, OverloadLayer, OverloadService, Progress,
+    CallOptions, CallReport, CounterSnapshot, Error, InstanceList, OverloadLayer, OverloadService, Progress,
 };
 use holdoff_contract::read::Compat;
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
@@ -31,8 +31,16 @@ struct Tower {
 impl Flavour for Tower {
     type Client = OverloadService<Transport>;
     const NAME: &'static str = "holdoff-tower";
-    const CAPABILITIES: &'static [&'static str] =
-        &["deadline", "budget", "tier", "compat", "stream_body", "cancel"];
+    const CAPABILITIES: &'static [&'static str] = &[
+        "deadline",
+        "budget",
+        "hold_off",
+        "instances",
+        "tier",
+        "compat",
+        "stream_body",
+        "cancel",
+    ];
 
     fn configure(&self, configure: &Configure) -> anyhow::Result<Self::Client> {
         let knobs = configure.policy.clone().unwrap_or_default();
@@ -52,6 +60,13 @@ impl Flavour for Tower {
         }
         for origin in origins(&configure.trusted)? {
             layer = layer.trusted(origin);
+        }
+        if !configure.instances.is_empty() {
+            layer = layer.instances(InstanceList::new(origins(&configure.instances)?)?);
+        }
+        #[cfg(feature = "mutants")]
+        if let Some(mutant) = self.args.mutant {
+            layer = mutant.entropy(layer);
         }
         let transport = Transport::new();
         #[cfg(feature = "mutants")]
@@ -75,7 +90,10 @@ impl Flavour for Tower {
             options = options.deadline(deadline);
         }
         if let Some(tier) = &request.tier {
-            options = options.tier(tier.parse::<Tier>()?);
+            let tier = tier.parse::<Tier>()?;
+            #[cfg(feature = "mutants")]
+            let tier = self.args.mutant.map_or(tier, |mutant| mutant.tier(tier));
+            options = options.tier(tier);
         }
         if let Some(class) = &request.task_class {
             options = options.task_class(TaskClass::new(class)?);

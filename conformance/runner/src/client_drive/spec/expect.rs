@@ -88,6 +88,9 @@ pub struct First {
     pub min_ms: u64,
     /// Never later, plus slack.
     pub max_ms: u64,
+    /// The group's first requests come spread: no 10 ms hold more than a fifth of them.
+    #[serde(default)]
+    pub spread: bool,
 }
 
 /// What a reply must say; only what is named is looked at.
@@ -235,6 +238,9 @@ impl Expect {
             ));
         }
         match &self.first_request {
+            Some(first) if first.spread && count < 30 => Err(format!(
+                "expect: spread is judged over 30 calls or more, count is {count}"
+            )),
             Some(first) if !before.contains(&first.after.as_str()) => Err(format!(
                 "expect: first_request after {:?}, which is no earlier group",
                 first.after
