@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holdoff_contract::read::Compat;
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::Policy;
 use holdoff_tower::{BoxError, Error, Identify, InstanceList, Origin, OverloadLayer, OverloadLayerBuilder};
@@ -52,6 +53,23 @@ impl ClientBuilder {
     /// Whether the fields that others use count as hints. Default: they do (section 8).
     pub fn compat(mut self, compat: Compat) -> Self {
         self.layer = self.layer.compat(compat);
+        self
+    }
+
+    /// The words of its own that a service refuses with (CLI-26), where it has none by [`Self::vocabulary_of`]. Default:
+    /// none; the contract's fields and the de-facto ones are always read.
+    pub fn vocabulary(mut self, vocabulary: Vocabulary) -> Self {
+        self.layer = self.layer.vocabulary(vocabulary);
+        self
+    }
+
+    /// The words of its own that this origin, such as `https://api.example`, refuses with, and its unit of
+    /// `x-ratelimit-reset`; once for each.
+    pub fn vocabulary_of(mut self, origin: impl AsRef<str>, vocabulary: Vocabulary) -> Self {
+        match origin.as_ref().parse::<Origin>() {
+            Ok(origin) => self.layer = self.layer.vocabulary_of(origin, vocabulary),
+            Err(error) => self.fail(error),
+        }
         self
     }
 

@@ -43,6 +43,8 @@ pub use holdoff_tower::{
     CallOptions, CallReport, CounterSnapshot, Counters, Error, Identify, InvalidInstances, InvalidOrigin,
     PassUp, Progress, Refused,
 };
+#[cfg(feature = "toml")]
+pub use holdoff_tower::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};
 pub use request::RequestBuilder;
 pub use reqwest;
 pub use reqwest::Response;

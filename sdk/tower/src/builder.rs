@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_contract::read::Compat;
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::{Destinations, Policy};
 use rand::Rng;
@@ -16,6 +17,7 @@ use crate::origin::Origin;
 use crate::plan::Defaults;
 use crate::service::{OverloadLayer, Shared};
 use crate::telemetry::Counters;
+use crate::vocabulary::Vocabularies;
 
 /// Builds an [`OverloadLayer`]; what is not set keeps the contract's default.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ use crate::telemetry::Counters;
 pub struct OverloadLayerBuilder {
     policy: Policy,
     compat: Compat,
+    vocabularies: Vocabularies,
     defaults: Defaults,
     classify: Classify,
     entropy: Entropy,
@@ -33,6 +36,7 @@ impl Default for OverloadLayerBuilder {
         Self {
             policy: Policy::default(),
             compat: Compat::default(),
+            vocabularies: Vocabularies::default(),
             defaults: Defaults::default(),
             classify: by_io_kind,
             entropy: Entropy::Thread,
@@ -50,6 +54,19 @@ impl OverloadLayerBuilder {
     /// Whether the fields that others use count as hints. Default: they do (section 8).
     pub fn compat(mut self, compat: Compat) -> Self {
         self.compat = compat;
+        self
+    }
+
+    /// The words of its own that a destination refuses with (CLI-26), where it has none by [`Self::vocabulary_of`].
+    /// Default: none; the contract's fields and the de-facto ones are always read.
+    pub fn vocabulary(mut self, vocabulary: Vocabulary) -> Self {
+        self.vocabularies.set(None, vocabulary);
+        self
+    }
+
+    /// The words of its own that this origin refuses with, and its unit of `x-ratelimit-reset`; once for each.
+    pub fn vocabulary_of(mut self, origin: Origin, vocabulary: Vocabulary) -> Self {
+        self.vocabularies.set(Some(origin), vocabulary);
         self
     }
 
@@ -119,6 +136,7 @@ impl OverloadLayerBuilder {
                 destinations: Destinations::new(&self.policy),
                 policy: Arc::new(self.policy),
                 compat: self.compat,
+                vocabularies: self.vocabularies,
                 defaults: self.defaults,
                 classify: self.classify,
                 entropy: self.entropy,

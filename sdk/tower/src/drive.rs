@@ -109,6 +109,7 @@ where
             };
         }
     };
+    let vocabulary = shared.vocabularies.at(request.uri());
     let result = clock::within(limit, service.call(request))
         .await
         .map(|done| done.map_err(Into::into));
@@ -121,6 +122,7 @@ where
                 received,
                 limit,
                 compat: shared.compat,
+                vocabulary,
             };
             let (response, outcome) = reject::judge(response, &receipt, &shared.counters).await;
             (Last::Response(response), outcome)

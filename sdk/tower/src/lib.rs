@@ -50,6 +50,7 @@ mod plan;
 mod reject;
 mod service;
 mod telemetry;
+mod vocabulary;
 
 pub use body::{Once, ReplayBody, ResponseBody};
 pub use builder::OverloadLayerBuilder;
@@ -61,3 +62,5 @@ pub use origin::{InvalidOrigin, Origin};
 pub use reject::Redirected;
 pub use service::{CallFuture, OverloadLayer, OverloadService};
 pub use telemetry::{CounterSnapshot, Counters};
+#[cfg(feature = "toml")]
+pub use vocabulary::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};

@@ -22,6 +22,7 @@ use crate::drive::{Inner, drive};
 use crate::error::{BoxError, Classify, Error};
 use crate::plan::{Defaults, Plan};
 use crate::telemetry::Counters;
+use crate::vocabulary::Vocabularies;
 
 /// What all calls through one layer share.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) policy: Arc<Policy>,
     pub(crate) destinations: Destinations,
     pub(crate) compat: Compat,
+    pub(crate) vocabularies: Vocabularies,
     pub(crate) defaults: Defaults,
     pub(crate) classify: Classify,
     pub(crate) entropy: Entropy,
