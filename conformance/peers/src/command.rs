@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{Attempt, Tenant, Tier};
 use holdoff_policy::{Policy, PolicyError};
 use serde::Deserialize;
@@ -24,6 +25,9 @@ pub struct Configure {
     /// Base URLs that are instances of one service.
     #[serde(default)]
     pub instances: Vec<String>,
+    /// How the services called refuse in words of their own.
+    #[serde(default)]
+    pub vocabulary: Option<Vocabulary>,
 }
 
 /// `policy` of `configure` and `parse`.

@@ -23,6 +23,7 @@ impl Flavour for Reqwest {
         "budget",
         "hold_off",
         "instances",
+        "vocabulary",
         "tier",
         "compat",
         "stream_body",
@@ -44,6 +45,9 @@ impl Flavour for Reqwest {
         }
         if !configure.instances.is_empty() {
             builder = builder.instances(&configure.instances);
+        }
+        if let Some(vocabulary) = &configure.vocabulary {
+            builder = builder.vocabulary(vocabulary.clone());
         }
         Ok(builder.build()?)
     }

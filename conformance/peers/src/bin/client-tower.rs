@@ -9,6 +9,8 @@ use holdoff_contract::read::Compat;
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
 use holdoff_peers::client::{ClientAdapter, Flavour, deadline, origins, read_on};
 use holdoff_peers::command::{CallCommand, Configure};
+#[cfg(feature = "mutants")]
+use holdoff_peers::mutant::client::ClientMutant;
 use holdoff_peers::reply::Answered;
 use holdoff_peers::transport::{Payload, Transport};
 use holdoff_peers::{headers, protocol};
@@ -21,7 +23,7 @@ struct Args {
     /// Break one rule.
     #[cfg(feature = "mutants")]
     #[arg(long, value_enum)]
-    mutant: Option<holdoff_peers::mutant::client::ClientMutant>,
+    mutant: Option<ClientMutant>,
 }
 
 struct Tower {
@@ -36,6 +38,7 @@ impl Flavour for Tower {
         "budget",
         "hold_off",
         "instances",
+        "vocabulary",
         "tier",
         "compat",
         "stream_body",
@@ -67,6 +70,12 @@ impl Flavour for Tower {
         #[cfg(feature = "mutants")]
         if let Some(mutant) = self.args.mutant {
             layer = mutant.entropy(layer);
+        }
+        let vocabulary = configure.vocabulary.clone();
+        #[cfg(feature = "mutants")]
+        let vocabulary = vocabulary.filter(|_| self.args.mutant != Some(ClientMutant::IgnoresVocabulary));
+        if let Some(vocabulary) = vocabulary {
+            layer = layer.vocabulary(vocabulary);
         }
         let transport = Transport::new();
         #[cfg(feature = "mutants")]

@@ -55,6 +55,10 @@ pub enum ClientMutant {
     ReleasesAtOnce,
     /// Lets a deferrable reject hold critical work: takes all work for deferrable (CLI-16).
     HoldsEveryTier,
+    /// Reads only the contract's words, whatever was declared (CLI-26).
+    IgnoresVocabulary,
+    /// Takes x-ratelimit-reset for seconds without being told so (CMP-05).
+    GuessesReset,
     /// Takes elsewhere for after, and comes back to the same instance (CLI-07).
     StaysHere,
 }
@@ -80,6 +84,8 @@ impl ClientMutant {
             Self::TenantToAll => "REQ-07",
             Self::IgnoresHoldOff | Self::HalvesHoldOff | Self::ReleasesAtOnce => "CLI-15",
             Self::HoldsEveryTier => "CLI-16",
+            Self::IgnoresVocabulary => "CLI-26",
+            Self::GuessesReset => "CMP-05",
             Self::StaysHere => "CLI-07",
         }
     }
@@ -126,6 +132,11 @@ impl ClientMutant {
                 if status.is_server_error() && headers.contains_key(header::RETRY_AFTER) =>
             {
                 *status = StatusCode::SERVICE_UNAVAILABLE;
+            }
+            Self::GuessesReset => {
+                if let Some(reset) = headers.get("x-ratelimit-reset").cloned() {
+                    headers.entry(header::RETRY_AFTER).or_insert(reset);
+                }
             }
             Self::Deaf => {
                 for name in [
