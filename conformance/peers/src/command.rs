@@ -42,7 +42,7 @@ pub struct PolicyKnobs {
     pub(crate) budget: Option<BudgetKnobs>,
     /// De-facto fields count.
     pub compat: Option<bool>,
-    max_waiting: Option<u32>,
+    pub(crate) max_waiting: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

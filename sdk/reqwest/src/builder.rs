@@ -6,7 +6,10 @@ use holdoff_contract::read::Compat;
 use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::Policy;
-use holdoff_tower::{BoxError, Error, Identify, InstanceList, Origin, OverloadLayer, OverloadLayerBuilder};
+use holdoff_tower::{
+    AttemptContext, BoxError, Error, Identify, InstanceList, Origin, OverloadLayer, OverloadLayerBuilder,
+};
+use http::HeaderMap;
 use rand::Rng;
 
 use crate::Client;
@@ -149,6 +152,16 @@ impl ClientBuilder {
     /// Default: 10, as reqwest has it.
     pub fn max_redirects(mut self, max: usize) -> Self {
         self.max_redirects = max;
+        self
+    }
+
+    /// Called for each attempt, inside its span, with the fields that are about to be sent: the place where a tracer
+    /// writes `traceparent` (REQ-09). Default: nothing is called, and a `traceparent` goes out as the request has it.
+    pub fn before_send(
+        mut self,
+        hook: impl Fn(&mut HeaderMap, AttemptContext) + Send + Sync + 'static,
+    ) -> Self {
+        self.layer = self.layer.before_send(hook);
         self
     }
 

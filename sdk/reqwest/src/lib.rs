@@ -40,8 +40,8 @@ mod transport;
 pub use builder::{ClientBuilder, WrappedClientTrusted};
 pub use client::Client;
 pub use holdoff_tower::{
-    CallOptions, CallReport, CounterSnapshot, Counters, Error, Identify, InvalidInstances, InvalidOrigin,
-    PassUp, Progress, Refused,
+    AttemptContext, CallOptions, CallReport, CounterSnapshot, Counters, Error, Identify, InvalidInstances,
+    InvalidOrigin, PassUp, Progress, Refused,
 };
 #[cfg(feature = "toml")]
 pub use holdoff_tower::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};

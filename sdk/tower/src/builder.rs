@@ -7,12 +7,14 @@ use holdoff_contract::read::Compat;
 use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::{Destinations, Policy};
+use http::HeaderMap;
 use rand::Rng;
 
 use crate::caller::Identify;
 use crate::clock::Entropy;
 use crate::error::{Classify, by_io_kind};
 use crate::instances::InstanceList;
+use crate::options::{AttemptContext, BeforeSend};
 use crate::origin::Origin;
 use crate::plan::Defaults;
 use crate::service::{OverloadLayer, Shared};
@@ -29,6 +31,7 @@ pub struct OverloadLayerBuilder {
     defaults: Defaults,
     classify: Classify,
     entropy: Entropy,
+    before_send: Option<BeforeSend>,
 }
 
 impl Default for OverloadLayerBuilder {
@@ -40,6 +43,7 @@ impl Default for OverloadLayerBuilder {
             defaults: Defaults::default(),
             classify: by_io_kind,
             entropy: Entropy::Thread,
+            before_send: None,
         }
     }
 }
@@ -117,6 +121,30 @@ impl OverloadLayerBuilder {
         self
     }
 
+    /// Called for each attempt, inside its span, with the fields that are about to be sent: the place where a tracer
+    /// writes `traceparent`, so that the trace stays the same and every attempt is a parent of its own (REQ-09). A
+    /// `traceparent` that the request carries goes out unchanged otherwise. Default: nothing is called.
+    ///
+    /// ```
+    /// use holdoff_tower::{AttemptContext, OverloadLayer};
+    /// use http::HeaderMap;
+    ///
+    /// let layer = OverloadLayer::builder()
+    ///     .before_send(|fields: &mut HeaderMap, attempt: AttemptContext| {
+    ///         // With OpenTelemetry: inject the context of `tracing::Span::current()` into `fields`.
+    ///         fields.insert("x-attempt", attempt.number.into());
+    ///     })
+    ///     .build();
+    /// # let _ = layer;
+    /// ```
+    pub fn before_send(
+        mut self,
+        hook: impl Fn(&mut HeaderMap, AttemptContext) + Send + Sync + 'static,
+    ) -> Self {
+        self.before_send = Some(BeforeSend::new(hook));
+        self
+    }
+
     /// Draws jitter from a generator with this seed, so that a test can be repeated. Default: the thread's own.
     pub fn rng_seed(mut self, seed: u64) -> Self {
         self.entropy = Entropy::seeded(seed);
@@ -140,6 +168,7 @@ impl OverloadLayerBuilder {
                 defaults: self.defaults,
                 classify: self.classify,
                 entropy: self.entropy,
+                before_send: self.before_send,
                 counters: Counters::default(),
             }),
         }

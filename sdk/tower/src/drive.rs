@@ -79,7 +79,7 @@ struct Brought<S, RB: Body> {
 /// Sends once, within what is left of the call's deadline (CLI-28), and reads what comes back.
 async fn attempt<S, B, RB>(
     inner: Inner<S>,
-    request: Request<B>,
+    mut request: Request<B>,
     limit: Option<Instant>,
     shared: &Shared,
 ) -> Brought<S, RB>
@@ -109,6 +109,9 @@ where
             };
         }
     };
+    if let Some(hook) = &shared.before_send {
+        hook.call(&mut request);
+    }
     let vocabulary = shared.vocabularies.at(request.uri());
     let result = clock::within(limit, service.call(request))
         .await

@@ -3,12 +3,14 @@
 //! A tower stack hands on nothing but the request, so the wishes of a call travel inside it: put a
 //! [`CallOptions`] into `request.extensions_mut()` before the request enters the layer.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
 use holdoff_policy::{CallerKey, Incoming, Policy};
+use http::{HeaderMap, Request};
 
 /// The wishes of one call; what is `None` is taken from the layer's defaults, or not said.
 ///
@@ -140,6 +142,30 @@ pub struct AttemptContext {
     pub number: u32,
     /// What was left of the call's deadline at send.
     pub time_left: Option<Duration>,
+}
+
+type Hook = dyn Fn(&mut HeaderMap, AttemptContext) + Send + Sync;
+
+/// Called for each attempt, inside its span, with the fields that are about to be sent.
+#[derive(Clone)]
+pub(crate) struct BeforeSend(Arc<Hook>);
+
+impl BeforeSend {
+    pub(crate) fn new(hook: impl Fn(&mut HeaderMap, AttemptContext) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hook))
+    }
+
+    pub(crate) fn call<B>(&self, request: &mut Request<B>) {
+        if let Some(context) = request.extensions().get::<AttemptContext>().copied() {
+            (self.0)(request.headers_mut(), context);
+        }
+    }
+}
+
+impl fmt::Debug for BeforeSend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeSend")
+    }
 }
 
 /// What it took to get this answer; put into the extensions of every response that the layer hands on. (A call that

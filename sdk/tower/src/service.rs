@@ -20,6 +20,7 @@ use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
 use crate::drive::{Inner, drive};
 use crate::error::{BoxError, Classify, Error};
+use crate::options::BeforeSend;
 use crate::plan::{Defaults, Plan};
 use crate::telemetry::Counters;
 use crate::vocabulary::Vocabularies;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) defaults: Defaults,
     pub(crate) classify: Classify,
     pub(crate) entropy: Entropy,
+    pub(crate) before_send: Option<BeforeSend>,
     pub(crate) counters: Counters,
 }
 

@@ -7,7 +7,7 @@ use holdoff::tower::{
 };
 use holdoff_contract::read::Compat;
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
-use holdoff_peers::client::{ClientAdapter, Flavour, deadline, origins, read_on};
+use holdoff_peers::client::{ClientAdapter, Flavour, deadline, origins, read_on, trace};
 use holdoff_peers::command::{CallCommand, Configure};
 #[cfg(feature = "mutants")]
 use holdoff_peers::mutant::client::ClientMutant;
@@ -39,6 +39,7 @@ impl Flavour for Tower {
         "hold_off",
         "instances",
         "vocabulary",
+        "tracing",
         "tier",
         "compat",
         "stream_body",
@@ -54,7 +55,7 @@ impl Flavour for Tower {
             .map_or(knobs.clone(), |mutant| mutant.knobs(knobs));
         let policy = knobs.build()?;
         let hint_cap = policy.hint_cap();
-        let mut layer = OverloadLayer::builder().policy(policy);
+        let mut layer = OverloadLayer::builder().policy(policy).before_send(trace);
         if knobs.compat == Some(false) {
             layer = layer.compat(Compat::Off);
         }
@@ -105,6 +106,11 @@ impl Flavour for Tower {
             options = options.tier(tier);
         }
         if let Some(class) = &request.task_class {
+            #[cfg(feature = "mutants")]
+            let class = self
+                .args
+                .mutant
+                .map_or(class.as_str(), |mutant| mutant.class(class));
             options = options.task_class(TaskClass::new(class)?);
         }
         if let Some(tenant) = &request.tenant {

@@ -59,6 +59,12 @@ pub enum ClientMutant {
     IgnoresVocabulary,
     /// Takes x-ratelimit-reset for seconds without being told so (CMP-05).
     GuessesReset,
+    /// Says the same parent on every attempt (REQ-09).
+    OneParent,
+    /// Sends another task class in place of one outside the grammar (REQ-10).
+    MendsFields,
+    /// Lets any number of calls wait (CLI-24).
+    EndlessWaitingRoom,
     /// Takes elsewhere for after, and comes back to the same instance (CLI-07).
     StaysHere,
 }
@@ -86,6 +92,9 @@ impl ClientMutant {
             Self::HoldsEveryTier => "CLI-16",
             Self::IgnoresVocabulary => "CLI-26",
             Self::GuessesReset => "CMP-05",
+            Self::OneParent => "REQ-09",
+            Self::MendsFields => "REQ-10",
+            Self::EndlessWaitingRoom => "CLI-24",
             Self::StaysHere => "CLI-07",
         }
     }
@@ -106,6 +115,10 @@ impl ClientMutant {
                 if let Ok(value) = HeaderValue::from_str(&key) {
                     headers.insert(field_name::IDEMPOTENCY_KEY, value);
                 }
+            }
+            Self::OneParent => {
+                let first = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+                headers.insert("traceparent", HeaderValue::from_static(first));
             }
             Self::TenantToAll => {
                 headers.insert(field_name::OVERLOAD_TENANT, HeaderValue::from_static("\"t1\""));
@@ -247,6 +260,14 @@ impl ClientMutant {
         }
     }
 
+    /// The task class of a call, changed.
+    pub fn class(self, class: &str) -> &str {
+        match self {
+            Self::MendsFields => "mended",
+            _ => class,
+        }
+    }
+
     /// Where jitter comes from, changed.
     pub fn entropy(self, layer: OverloadLayerBuilder) -> OverloadLayerBuilder {
         match self {
@@ -259,6 +280,7 @@ impl ClientMutant {
     pub fn knobs(self, mut knobs: PolicyKnobs) -> PolicyKnobs {
         match self {
             Self::Persistent => knobs.max_attempts = Some(12),
+            Self::EndlessWaitingRoom => knobs.max_waiting = Some(1_000_000),
             Self::NoBudget => {
                 knobs.budget = Some(BudgetKnobs {
                     capacity: Some(1_000_000),

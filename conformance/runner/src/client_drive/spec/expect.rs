@@ -203,6 +203,8 @@ pub struct FieldExpect {
     pub key: Option<String>,
     /// Every request has exactly this body, and its length in Content-Length where that is sent.
     pub body: Option<String>,
+    /// `traceparent` is on every request with this trace-id, and with a parent-id of its own on each.
+    pub trace_id: Option<String>,
     /// Fields that every request carries.
     #[serde(default)]
     pub present: Vec<String>,
