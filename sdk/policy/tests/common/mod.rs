@@ -1,6 +1,8 @@
 //! One call in virtual time: instants are a base and an offset, a service is a list of outcomes.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod account;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
