@@ -1,5 +1,6 @@
 //! Setting up a client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_contract::read::Compat;
@@ -7,7 +8,8 @@ use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::Policy;
 use holdoff_tower::{
-    AttemptContext, BoxError, Error, Identify, InstanceList, Origin, OverloadLayer, OverloadLayerBuilder,
+    AttemptContext, BoxError, Error, Identify, InstanceList, Observer, Origin, OverloadLayer,
+    OverloadLayerBuilder,
 };
 use http::HeaderMap;
 use rand::Rng;
@@ -136,6 +138,12 @@ impl ClientBuilder {
     /// of the reqwest client as well.
     pub fn identify(mut self, identify: Identify) -> Self {
         self.layer = self.layer.identify(identify);
+        self
+    }
+
+    /// Told what the calls do, as it happens. Default: nobody. Counters and metrics are kept either way.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.layer = self.layer.observer(observer);
         self
     }
 

@@ -31,6 +31,7 @@
 //! The waiting and sending is `holdoff-tower`; this crate converts. reqwest's own retries are off, and
 //! `Overload-Tenant` does not follow a redirect to another origin.
 
+pub mod adapter;
 mod body;
 mod builder;
 mod client;
@@ -41,7 +42,7 @@ pub use builder::{ClientBuilder, WrappedClientTrusted};
 pub use client::Client;
 pub use holdoff_tower::{
     AttemptContext, CallOptions, CallReport, CounterSnapshot, Counters, Error, Identify, InvalidInstances,
-    InvalidOrigin, PassUp, Progress, Refused,
+    InvalidOrigin, Observer, PassUp, Progress, Refused, describe_metrics,
 };
 #[cfg(feature = "toml")]
 pub use holdoff_tower::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};

@@ -18,7 +18,7 @@ use crate::options::{AttemptContext, BeforeSend};
 use crate::origin::Origin;
 use crate::plan::Defaults;
 use crate::service::{OverloadLayer, Shared};
-use crate::telemetry::Counters;
+use crate::telemetry::{Counters, Observer};
 use crate::vocabulary::Vocabularies;
 
 /// Builds an [`OverloadLayer`]; what is not set keeps the contract's default.
@@ -32,6 +32,7 @@ pub struct OverloadLayerBuilder {
     classify: Classify,
     entropy: Entropy,
     before_send: Option<BeforeSend>,
+    counters: Counters,
 }
 
 impl Default for OverloadLayerBuilder {
@@ -44,6 +45,7 @@ impl Default for OverloadLayerBuilder {
             classify: by_io_kind,
             entropy: Entropy::Thread,
             before_send: None,
+            counters: Counters::default(),
         }
     }
 }
@@ -145,6 +147,12 @@ impl OverloadLayerBuilder {
         self
     }
 
+    /// Told what the calls do, as it happens. Default: nobody. Counters and metrics are kept either way.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.counters = Counters::observed(observer);
+        self
+    }
+
     /// Draws jitter from a generator with this seed, so that a test can be repeated. Default: the thread's own.
     pub fn rng_seed(mut self, seed: u64) -> Self {
         self.entropy = Entropy::seeded(seed);
@@ -169,7 +177,7 @@ impl OverloadLayerBuilder {
                 classify: self.classify,
                 entropy: self.entropy,
                 before_send: self.before_send,
-                counters: Counters::default(),
+                counters: self.counters,
             }),
         }
     }

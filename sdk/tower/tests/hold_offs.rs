@@ -170,6 +170,27 @@ async fn a_held_call_that_is_dropped_gives_its_place_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ten_thousand_dropped_calls_leave_every_waiting_place_free() {
+    let policy = Policy::builder().max_waiting(10_000).build().unwrap();
+    let layer = OverloadLayer::builder().policy(policy).build();
+    let server = Server::with_end([], || {
+        let signal = "v=1, code=queue_full, retry=after, applied=no, after=20000, max=30000";
+        Step::Answer(refuse(signal))
+    });
+    for _ in 0..2 {
+        let waiting = join_all((0..10_000).map(|_| call(&layer, &server, get(CallOptions::new()))));
+        assert!(tokio::time::timeout(ms(100), waiting).await.is_err());
+    }
+    let counts = layer.counters().snapshot();
+    assert_eq!(
+        (counts.attempts_total, counts.waits_total),
+        (20_000, 20_000),
+        "all of the second ten thousand found a place"
+    );
+    assert_eq!(counts.gave_up, [(StopReason::Cancelled, 20_000)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_sent_elsewhere_asks_another_instance_and_tells_the_tenant_only_whom_it_may() {
     let origins = ["http://a.example", "http://b.example:81"];
     let instances = InstanceList::new(origins.map(|origin| origin.parse().unwrap())).unwrap();
