@@ -26,6 +26,7 @@ mod pool;
 pub mod profile;
 mod queues;
 mod refuse;
+mod reload;
 mod slots;
 mod snapshot;
 mod state;

@@ -191,6 +191,11 @@ impl Meters {
         meters
     }
 
+    /// For another profile: its classes, the same recorder, and so the same series.
+    pub(crate) fn renewed(&self, controller: &Controller, now: Instant) -> Self {
+        Self::new(controller, now, self.recorder.clone())
+    }
+
     /// The hint of a refusal that goes out.
     pub(crate) fn refused(&self, rejection: &Rejection) {
         if !matches!(rejection.overload.hint, Hint::Absent) {

@@ -96,7 +96,7 @@ pub(crate) async fn enter(
         .to_owned();
     let duration = app
         .worker
-        .duration(app.admission().profile(), &class, task.duration);
+        .duration(&app.admission().profile(), &class, task.duration);
     Ok(Entered {
         asked,
         place,
