@@ -29,19 +29,27 @@
 //! A validation error never carries an overload code, whether the server is overloaded or not (SRV-18).
 
 mod app;
+mod background;
 mod clock;
 pub mod config;
+mod durable;
 mod entry;
 mod fixtures;
+mod keys;
 mod listen;
+mod once;
 mod problem;
+mod reload;
 mod request;
 mod routes;
 mod server;
+mod submit;
 mod tasks;
 mod telemetry;
 mod worker;
 
 pub use config::{ConfigError, Rights, ServerConfig};
+pub use durable::BadRecord;
 pub use fixtures::{FixtureError, Fixtures, ForcedReject};
+pub use reload::{ReloadError, Reloaded, Reloader};
 pub use server::{Server, StartError};

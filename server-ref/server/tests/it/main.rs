@@ -9,6 +9,7 @@
 
 mod binary;
 mod common;
+mod durability;
 mod endings;
 mod fixtures;
 mod input;
