@@ -171,8 +171,8 @@ async fn read(
 
 impl Arrived {
     /// Asks for a place.
-    pub(crate) fn admit(&self, app: &App) -> Result<Place, Response<Body>> {
-        app.gate.admit(&self.asked).map_err(refuse)
+    pub(crate) fn admit(&self, app: &App) -> Result<Place, Refusal> {
+        app.gate.admit(&self.asked)
     }
 
     /// When its caller stops waiting, as admission sees it.

@@ -166,7 +166,7 @@ async fn keyed(
     }
     let place = match place {
         Some(place) => place,
-        None => arrived.admit(app)?,
+        None => arrived.admit(app).map_err(refuse)?,
     };
     let response = do_work(app, arrived, place).await?;
     let Some(claim) = claim else { return Ok(response) };

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::clock;
 use crate::durable::Record;
-use crate::entry::{self, Arrived, Route, enter};
+use crate::entry::{self, Arrived, Route, enter, refuse};
 use crate::problem::{Problem, json as answer};
 use crate::routes::{Ended, advise, run};
 use crate::tasks::{End, Known, NewTask, Standing, State as TaskState, View, whole_ms};
@@ -46,9 +46,9 @@ async fn accept(app: &App, request: Request<Body>) -> Result<Response<Body>, Res
         (Some(place), _) => place,
         (None, Some((key, print))) => match app.tasks.known(key, *print, clock::now()) {
             Some(known) => return Err(repeated(app, &arrived, known).await),
-            None => arrived.admit(app)?,
+            None => arrived.admit(app).map_err(refuse)?,
         },
-        (None, None) => arrived.admit(app)?,
+        (None, None) => arrived.admit(app).map_err(refuse)?,
     };
     let deferred = place.poll_after().is_some();
     // In a task of its own: once there is a promise it does not matter whether its caller stays to hear it.

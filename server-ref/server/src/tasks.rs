@@ -282,7 +282,7 @@ impl Tasks {
         let table = self.table();
         let all = table.dead.iter().rev().filter_map(|id| {
             let task = table.tasks.get(id)?;
-            (task.new.tenant.as_ref() == owner).then(|| (*id, task))
+            (task.new.tenant.as_ref() == owner).then_some((*id, task))
         });
         let mut shown = Vec::new();
         let mut count = 0;
