@@ -189,7 +189,7 @@ impl Hangups {
         if self.0.recv().await.is_some() {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

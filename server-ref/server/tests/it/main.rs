@@ -13,6 +13,7 @@ mod durability;
 mod endings;
 mod fixtures;
 mod input;
+mod kill9_real_time;
 mod layer_in_axum;
 mod overload;
 mod real_time;
