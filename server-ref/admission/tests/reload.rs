@@ -13,7 +13,7 @@ fn json(more: &str) -> String {
 }
 
 fn reload(world: &mut World, more: &str) {
-    world.c.reload(world.now, profile(&json(more))).unwrap();
+    assert_eq!(world.c.reload(world.now, profile(&json(more))), Ok(()));
     world.settle();
 }
 

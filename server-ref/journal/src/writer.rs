@@ -1,15 +1,19 @@
 //! The writer thread: everything that waits goes into one transaction.
 //!
 //! While one sync is under way the next callers queue up, and the sync after it is theirs together. So the batch grows
-//! with the load by itself, and a lone caller waits for one sync only; no timer is needed.
+//! with the load by itself. But the callers of the sync before have only just been told and are about to come back:
+//! taken at once, the next sync would be for half of them only. So the writer waits a moment for them, a small part of what a
+//! sync takes, where there was more than one; a lone caller waits for its sync only.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::clock;
 use crate::{Change, Disk, Failed, JournalError, Record, RecordId, Store, Written};
 
 /// Most changes of one transaction: 1024. Many times the callers that one sync can have behind it.
@@ -136,6 +140,19 @@ impl Journal {
     }
 }
 
+/// The moment that a writer waits is this part of the last sync ...
+const PAUSE_SHARE: u32 = 16;
+/// ... and at most this long. Under [`LEAST_PAUSE`], the grain of the system's timer, it does not wait.
+const MOST_PAUSE: Duration = Duration::from_micros(500);
+const LEAST_PAUSE: Duration = Duration::from_micros(50);
+
+/// How long to wait for more, after a transaction of so many changes that took so long.
+fn pause(last: (usize, Duration)) -> Option<Duration> {
+    let (changes, took) = last;
+    let pause = (took / PAUSE_SHARE).min(MOST_PAUSE);
+    (changes > 1 && pause >= LEAST_PAUSE).then_some(pause)
+}
+
 fn size(change: &Change) -> usize {
     match change {
         Change::Insert(_, record) | Change::Update(_, record) => record.len(),
@@ -146,11 +163,15 @@ fn size(change: &Change) -> usize {
 /// Writes until it is told to close or nobody holds the journal any more.
 fn write_all<S: Store>(mut store: S, mut entries: mpsc::Receiver<Entry>, counts: &Counts) {
     let mut closing = None;
+    let mut last = (0, Duration::ZERO);
     while closing.is_none()
         && let Some(first) = entries.blocking_recv()
     {
         let (mut changes, mut waiting, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut next = Some(first);
+        if let Some(pause) = pause(last) {
+            clock::sleep(pause);
+        }
         while let Some(entry) = next {
             match entry {
                 Entry::Change(change, told) => {
@@ -169,7 +190,9 @@ fn write_all<S: Store>(mut store: S, mut entries: mpsc::Receiver<Entry>, counts:
         if changes.is_empty() {
             continue;
         }
+        let began = clock::now();
         let done = guarded(&mut store, &changes);
+        last = (changes.len(), clock::now().saturating_duration_since(began));
         let n = changes.len() as u64;
         if done.is_ok() {
             counts.commits.fetch_add(1, Ordering::Relaxed);
