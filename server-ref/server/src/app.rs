@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) identities: Arc<Identities>,
     pub(crate) fixtures: Option<Fixtures>,
     pub(crate) page: PrometheusHandle,
+    /// The admin route is on the main listener too.
+    pub(crate) admin: bool,
 }
 
 impl Shared {

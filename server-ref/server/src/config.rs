@@ -56,6 +56,8 @@ pub struct ServerConfig {
     /// Where non-sheddable tasks are kept across restarts; made if absent. Default none: then `/v1/tasks` takes no
     /// non-sheddable work, since its 202 would promise what a crash breaks.
     pub data: Option<PathBuf>,
+    /// What is written down about requests, and who may look in.
+    pub observe: crate::Observe,
     /// Switches the test fixtures on. Default off: they let anybody stop the server.
     pub fixtures: bool,
     /// Seed of drawn service times. Default none: from the system.
@@ -176,6 +178,7 @@ impl Default for ServerConfig {
             identities: BTreeMap::new(),
             limits: Limits::default(),
             data: None,
+            observe: crate::Observe::default(),
             fixtures: false,
             seed: None,
         }
@@ -205,6 +208,7 @@ impl ServerConfig {
             anonymous: own.anonymous,
             identities: own.identities,
             limits: own.server,
+            observe: own.observe,
             ..Self::default()
         };
         config.validate()?;
@@ -218,6 +222,7 @@ impl ServerConfig {
     pub fn validate(&self) -> Result<(), ProfileError> {
         self.profile.validate()?;
         self.limits.validate()?;
+        self.observe.validate()?;
         self.anonymous.identity("anonymous")?;
         if self.identities.len() > MAX_IDENTITIES {
             let limit = format!("at most {MAX_IDENTITIES} entries");
@@ -288,7 +293,7 @@ impl Limits {
     }
 }
 
-fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), ProfileError> {
+pub(crate) fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), ProfileError> {
     if (least..=most).contains(&value) {
         Ok(())
     } else {

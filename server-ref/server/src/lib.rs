@@ -12,6 +12,7 @@
 //! | `GET /v1/tasks/{id}` | the task's state, with `Retry-After` until it has ended |
 //! | `GET /v1/dead-letters` | the caller's non-sheddable tasks that did not end well, newest first |
 //! | `GET /healthz`, `GET /metrics` | outside admission (ADM-18) |
+//! | `GET /admin/admission` | on a metrics listener of its own, or where `observe.admin` says so: state, queues, callers |
 //! | `POST /fixtures/{name}` | test fixtures, only where they are switched on |
 //!
 //! # Order of a request
@@ -40,8 +41,10 @@
 //!
 //! A validation error never carries an overload code, whether the server is overloaded or not (SRV-18).
 
+mod admin;
 mod app;
 mod background;
+pub mod burst;
 mod clock;
 pub mod config;
 mod durable;
@@ -49,6 +52,7 @@ mod entry;
 mod fixtures;
 mod keys;
 mod listen;
+pub mod observe;
 mod once;
 mod problem;
 mod reload;
@@ -63,5 +67,6 @@ mod worker;
 pub use config::{ConfigError, Rights, ServerConfig};
 pub use durable::BadRecord;
 pub use fixtures::{FixtureError, Fixtures, ForcedReject};
+pub use observe::{Observe, ObserveError};
 pub use reload::{ReloadError, Reloaded, Reloader};
 pub use server::{Server, StartError};

@@ -35,6 +35,9 @@ enum Command {
         /// The profile.
         file: PathBuf,
     },
+    /// Runs the burst test of the admission article against a server of its own, on a free port of loopback, and prints the
+    /// evidence: 0 held, 1 not.
+    BurstTest,
 }
 
 #[derive(Args, Debug)]
@@ -51,6 +54,10 @@ struct Serve {
     /// Keeps non-sheddable tasks here across restarts and crashes; made if absent. Without it such tasks are refused.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Writes every decision here, one JSON object a line, tenants hashed; `holdoff-sim replay` reads it. Ends at the profile's
+    /// observe.trace_max_mb.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Switches on POST /fixtures/{name}: for tests only, it lets anybody stop the server.
     #[arg(long)]
     fixtures: bool,
@@ -66,6 +73,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Some(Command::Check { file }) => check(&file),
+        Some(Command::BurstTest) => return burst_test(),
         None => serve(&cli.serve),
     };
     match done {
@@ -112,6 +120,24 @@ fn check(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn burst_test() -> ExitCode {
+    let report = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| Ok(runtime.block_on(holdoff_server::burst::run())?));
+    match report {
+        Ok(report) => {
+            say(report.to_string().trim_end());
+            ExitCode::from(u8::from(!report.held()))
+        }
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn serve(args: &Serve) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&args.log)
         .with_context(|| format!("--log {:?} is not a tracing filter", args.log))?;
@@ -128,6 +154,9 @@ fn serve(args: &Serve) -> anyhow::Result<()> {
     config.metrics_addr = args.metrics_listen;
     config.data.clone_from(&args.data);
     config.fixtures = args.fixtures;
+    if args.trace.is_some() {
+        config.observe.trace.clone_from(&args.trace);
+    }
     config.seed = args.seed;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

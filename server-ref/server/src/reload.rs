@@ -46,7 +46,8 @@ impl Reloader {
         Self(Arc::downgrade(app))
     }
 
-    /// Replaces profile, identities and the rights of anonymous callers. Addresses, data directory and switches stay.
+    /// Replaces profile, identities and the rights of anonymous callers. Addresses, data directory, `observe` and switches
+    /// stay.
     ///
     /// # Errors
     /// A value outside its range; then nothing has changed.
