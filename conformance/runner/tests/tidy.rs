@@ -41,13 +41,19 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("holdoff-admission", &["holdoff-contract"]),
+    ("holdoff-journal", &[]),
     (
         "holdoff-admission-tower",
         &["holdoff-contract", "holdoff-admission"],
     ),
     (
         "holdoff-server",
-        &["holdoff-contract", "holdoff-admission", "holdoff-admission-tower"],
+        &[
+            "holdoff-contract",
+            "holdoff-admission",
+            "holdoff-admission-tower",
+            "holdoff-journal",
+        ],
     ),
     ("holdoff-conformance", &[]),
     (
