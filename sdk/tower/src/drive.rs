@@ -54,7 +54,7 @@ where
             Action::Send(send) => {
                 // A response that is still here belongs to an attempt that is followed by another.
                 last.settle(limit).await;
-                let Some(request) = plan.request(&send) else {
+                let Some(request) = plan.request(&send, &shared.defaults) else {
                     return Err(Error::request("the body was a stream and has been sent"));
                 };
                 shared.counters.attempt(send.number);
@@ -79,7 +79,7 @@ struct Brought<S, RB: Body> {
 /// Sends once, within what is left of the call's deadline (CLI-28), and reads what comes back.
 async fn attempt<S, B, RB>(
     inner: Inner<S>,
-    request: Request<B>,
+    mut request: Request<B>,
     limit: Option<Instant>,
     shared: &Shared,
 ) -> Brought<S, RB>
@@ -109,6 +109,10 @@ where
             };
         }
     };
+    if let Some(hook) = &shared.before_send {
+        hook.call(&mut request);
+    }
+    let vocabulary = shared.vocabularies.at(request.uri());
     let result = clock::within(limit, service.call(request))
         .await
         .map(|done| done.map_err(Into::into));
@@ -122,6 +126,7 @@ where
                 received,
                 limit,
                 compat: shared.compat,
+                vocabulary,
             };
             let (response, outcome) = reject::judge(response, &receipt, &shared.counters).await;
             (Last::Response(response), outcome)
@@ -223,9 +228,9 @@ struct Running {
 
 impl Running {
     fn start<B: ReplayBody>(plan: &Plan<B>, shared: Arc<Shared>) -> Self {
-        let (scheme, authority) = origin::key(&plan.parts().uri);
-        let destination = shared.destinations.get(scheme, &authority);
-        let call = Call::new(Arc::clone(&shared.policy), plan.spec(), clock::now());
+        let destination = plan.destination(|scheme, authority| shared.destinations.get(scheme, authority));
+        let policy = Arc::clone(plan.policy().unwrap_or(&shared.policy));
+        let call = Call::new(policy, plan.spec(), clock::now());
         Self {
             call,
             destination,

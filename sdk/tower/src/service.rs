@@ -21,8 +21,10 @@ use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
 use crate::drive::{Inner, call_span, drive};
 use crate::error::{BoxError, Classify, Error};
+use crate::options::BeforeSend;
 use crate::plan::{Defaults, Plan};
 use crate::telemetry::Counters;
+use crate::vocabulary::Vocabularies;
 
 /// What all calls through one layer share.
 #[derive(Debug)]
@@ -30,9 +32,11 @@ pub(crate) struct Shared {
     pub(crate) policy: Arc<Policy>,
     pub(crate) destinations: Destinations,
     pub(crate) compat: Compat,
+    pub(crate) vocabularies: Vocabularies,
     pub(crate) defaults: Defaults,
     pub(crate) classify: Classify,
     pub(crate) entropy: Entropy,
+    pub(crate) before_send: Option<BeforeSend>,
     pub(crate) counters: Counters,
 }
 
