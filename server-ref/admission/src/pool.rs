@@ -44,6 +44,11 @@ impl Pool {
         self.running.len() as u32
     }
 
+    /// Workers with nothing to do; after a reload more may run than there are workers now.
+    pub(crate) fn idle(&self) -> u32 {
+        self.workers.saturating_sub(self.busy())
+    }
+
     pub(crate) fn running(&self, tier: Tier) -> u32 {
         self.by_tier[tier.index()]
     }
@@ -60,8 +65,7 @@ impl Pool {
 
     /// Workers this tier could have now.
     pub(crate) fn room(&self, tier: Tier, may_borrow: bool) -> u32 {
-        // After a reload more may run than there are workers now.
-        let idle = self.workers.saturating_sub(self.busy());
+        let idle = self.idle();
         let own = self.slots[tier.index()].saturating_sub(self.by_tier[tier.index()]);
         let unreserved = if tier == Tier::Critical || may_borrow {
             idle

@@ -26,6 +26,7 @@ impl Controller {
         let now = self.nanos(now);
         self.bounds = Bounds::new(&profile);
         self.queues.reweigh(self.bounds.weights);
+        self.ghosts.idle(now, &self.pool);
         self.pool.reload(&profile);
         self.machine.reload(&profile);
         for (tenant, at_limit) in self.tenants.reload(&profile, now) {
