@@ -18,11 +18,12 @@ use std::time::SystemTime;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 
-use self::merge::{Delays, Said, Tally};
+use self::merge::Delays;
 use crate::limits::{MAX_BODY_READ, MAX_FIELD_BYTES, MAX_FIELD_LINES};
 use crate::{Code, Overload, OverloadStatus, PolicyQuota, ServiceState};
 
 pub(crate) use self::body::{KNOWN_MEMBERS, cut};
+pub(crate) use self::merge::{Said, Tally};
 pub(crate) use self::rate_limit::{RATE_LIMIT, RATE_LIMIT_POLICY};
 pub(crate) use self::signal::KNOWN_KEYS;
 
@@ -137,6 +138,54 @@ impl Head {
         }
         Reading::Overload(Box::new(overload), self.tally.get())
     }
+}
+
+/// What reading an answer over gRPC needs beside: more sources, and no body.
+impl Head {
+    pub(crate) fn has_signal(&self) -> bool {
+        self.signal.is_some()
+    }
+
+    pub(crate) fn says_retry(&self) -> bool {
+        self.signal.as_ref().is_some_and(|signal| signal.retry.is_some())
+    }
+
+    /// The signal's code.
+    pub(crate) fn code(&self) -> Option<&Code> {
+        self.signal.as_ref()?.code.as_ref()
+    }
+
+    /// Is there a valid signal, or a delay?
+    pub(crate) fn says_anything(&self) -> bool {
+        let Delays { ms, seconds, quota } = self.delays;
+        self.has_signal() || ms.or(seconds).or(quota).is_some()
+    }
+
+    pub(crate) fn set_status(&mut self, status: OverloadStatus) {
+        self.status = Some(status);
+    }
+
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    /// The result with what the status details say; `forbidden` where silence means no.
+    pub(crate) fn finish_grpc(self, details: Said, forbidden: bool) -> Reading {
+        let Some(status) = self.status else {
+            return Reading::NotOverload;
+        };
+        let signal = self.signal.unwrap_or_default();
+        let mut overload = merge::merge(status, signal, details, self.delays, self.forbidden || forbidden);
+        if overload.code == Some(Code::RateLimited) {
+            overload.quotas = self.quotas;
+        }
+        Reading::Overload(Box::new(overload), self.tally.get())
+    }
+}
+
+/// A plain decimal in milliseconds: rounded up, saturating (HNT-02, HNT-03b).
+pub(crate) fn decimal_ms(text: &str) -> Option<u64> {
+    number::decimal(text, number::Unit::Milliseconds)
 }
 
 impl Reading {
