@@ -19,12 +19,17 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
     ),
     (
+        "holdoff-tonic",
+        &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
+    ),
+    (
         "holdoff",
         &[
             "holdoff-contract",
             "holdoff-policy",
             "holdoff-tower",
             "holdoff-reqwest",
+            "holdoff-tonic",
         ],
     ),
     ("holdoff-admission", &["holdoff-contract"]),
@@ -61,7 +66,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Crates that decide and do not act, and what must not be in their trees.
 const PURE: &[&str] = &["holdoff-contract", "holdoff-policy", "holdoff-admission"];
-const ACTING: &[&str] = &["tokio", "hyper", "reqwest", "mio", "async-std", "axum"];
+const ACTING: &[&str] = &["tokio", "hyper", "reqwest", "mio", "async-std", "axum", "tonic"];
 
 /// Unmaintained (RUSTSEC-2025-0012, RUSTSEC-2024-0384): never in a default tree.
 const UNMAINTAINED: &[&str] = &["backoff", "instant"];

@@ -9,6 +9,7 @@ use holdoff_policy::{Destinations, Policy};
 use rand::Rng;
 
 use crate::clock::Entropy;
+use crate::dialect::Dialect;
 use crate::error::{Classify, by_io_kind};
 use crate::origin::Origin;
 use crate::plan::Defaults;
@@ -21,6 +22,7 @@ use crate::telemetry::Counters;
 pub struct OverloadLayerBuilder {
     policy: Policy,
     compat: Compat,
+    dialect: Option<Box<dyn Dialect>>,
     defaults: Defaults,
     classify: Classify,
     entropy: Entropy,
@@ -31,6 +33,7 @@ impl Default for OverloadLayerBuilder {
         Self {
             policy: Policy::default(),
             compat: Compat::default(),
+            dialect: None,
             defaults: Defaults::default(),
             classify: by_io_kind,
             entropy: Entropy::Thread,
@@ -78,6 +81,12 @@ impl OverloadLayerBuilder {
         self
     }
 
+    /// For adapters: how requests are written and answers are read. Default: as plain HTTP.
+    pub fn dialect(mut self, dialect: impl Dialect) -> Self {
+        self.dialect = Some(Box::new(dialect));
+        self
+    }
+
     /// What the errors of the service below mean. Default: [`by_io_kind`].
     pub fn classify(mut self, classify: Classify) -> Self {
         self.classify = classify;
@@ -103,6 +112,7 @@ impl OverloadLayerBuilder {
                 destinations: Destinations::new(&self.policy),
                 policy: Arc::new(self.policy),
                 compat: self.compat,
+                dialect: self.dialect,
                 defaults: self.defaults,
                 classify: self.classify,
                 entropy: self.entropy,

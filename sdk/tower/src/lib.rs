@@ -40,6 +40,8 @@
 mod body;
 mod builder;
 mod clock;
+mod context;
+mod dialect;
 mod drive;
 mod error;
 mod options;
@@ -51,6 +53,8 @@ mod telemetry;
 
 pub use body::{Once, ReplayBody, ResponseBody};
 pub use builder::OverloadLayerBuilder;
+pub use context::Inbound;
+pub use dialect::{Dialect, Verdict};
 pub use error::{BoxError, Classify, Error, Failure, PassUp, Refused, by_io_kind};
 pub use options::{AttemptContext, CallOptions, CallReport, Progress};
 pub use origin::{InvalidOrigin, Origin};

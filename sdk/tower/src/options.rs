@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
-use holdoff_policy::Incoming;
+use holdoff_policy::{Incoming, Safety};
 
 /// The wishes of one call; what is `None` is taken from the layer's defaults, or not said.
 ///
@@ -31,7 +31,11 @@ pub struct CallOptions {
     pub cost: Option<Duration>,
     /// The same on each attempt (REQ-08); makes a method that is not idempotent safe to send again.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// The request this call is made in answer to (CONTRACT section 6).
+    /// Whether the request may be sent again when nobody knows whether it was applied. Default: as its method and
+    /// key say (RFC 9110 section 9.2.2); every gRPC call is a POST, so say it here where the method is idempotent.
+    pub safety: Option<Safety>,
+    /// The request this call is made in answer to (CONTRACT section 6). Default: the one whose
+    /// [`crate::Inbound`] scope the call is made in, if any.
     pub incoming: Option<Incoming>,
     /// Where the call tells how far it is. Default: nowhere.
     pub progress: Option<Progress>,
@@ -76,6 +80,12 @@ impl CallOptions {
     /// Sets the idempotency key.
     pub fn idempotency_key(mut self, key: IdempotencyKey) -> Self {
         self.idempotency_key = Some(key);
+        self
+    }
+
+    /// Says whether the request may be sent again when nobody knows whether it was applied.
+    pub fn safety(mut self, safety: Safety) -> Self {
+        self.safety = Some(safety);
         self
     }
 

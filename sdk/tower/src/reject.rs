@@ -13,13 +13,14 @@ use bytes::{Bytes, BytesMut};
 use holdoff_contract::Scope;
 use holdoff_contract::limits::{MAX_BODY_READ, MAX_BODY_TIME};
 use holdoff_contract::read::{Compat, Head, ReadOptions, Reading};
-use holdoff_policy::Outcome;
+use holdoff_policy::{Outcome, Replay};
 use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::body::{ResponseBody, Seen};
 use crate::clock;
+use crate::dialect::{Dialect, FIRST_FRAME_TIME, Verdict};
 use crate::telemetry::Counters;
 
 /// Longest time spent on getting rid of a body that nobody wants; the same a server spends on a request that it
@@ -32,19 +33,23 @@ pub(crate) const DRAIN_TIME: Duration = Duration::from_millis(100);
 pub struct Redirected;
 
 /// When a response came, and what bounds reading it.
-pub(crate) struct Receipt {
+pub(crate) struct Receipt<'a> {
     /// When its head was there.
     pub(crate) received: Instant,
     /// Where the time limit of the attempt ends.
     pub(crate) limit: Option<Instant>,
     pub(crate) compat: Compat,
+    /// How it is read; plain HTTP where there is none.
+    pub(crate) dialect: Option<&'a dyn Dialect>,
+    /// Whether the request could be sent again. Nothing is held up where it could not.
+    pub(crate) replay: Replay,
 }
 
 /// Tells what a response means. Only 429, 503 and 504 are looked into: no hint is taken from anything else
 /// (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
 pub(crate) async fn judge<B>(
     response: Response<B>,
-    receipt: &Receipt,
+    receipt: &Receipt<'_>,
     counters: &Counters,
 ) -> (Response<ResponseBody<B>>, Outcome)
 where
@@ -52,14 +57,42 @@ where
 {
     let (parts, mut body) = response.into_parts();
     let mut seen = Seen::default();
+    let options = ReadOptions {
+        now: clock::wall(),
+        compat: receipt.compat,
+    };
+    if let Some(dialect) = receipt.dialect {
+        let verdict = dialect.head(parts.status, &parts.headers, &options);
+        let verdict = match verdict {
+            Verdict::Undecided if receipt.replay == Replay::Bytes => {
+                first_frame(&mut body, &mut seen, receipt).await;
+                match &seen {
+                    Seen { error: Some(_), .. } => Verdict::plain(Outcome::Answered),
+                    Seen {
+                        trailers: Some(trailers),
+                        ..
+                    } => dialect.trailers(&parts.headers, trailers, &options),
+                    _ => Verdict::Undecided,
+                }
+            }
+            verdict => verdict,
+        };
+        let outcome = match verdict {
+            Verdict::Undecided => Outcome::Success,
+            Verdict::Known(outcome, malformed) => {
+                counters.malformed(malformed.sources);
+                outcome
+            }
+        };
+        return (
+            Response::from_parts(parts, ResponseBody::new(seen, body)),
+            outcome,
+        );
+    }
     let outcome = match parts.status {
         status if status.is_success() => Outcome::Success,
         StatusCode::BAD_GATEWAY => Outcome::BadGateway,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            let options = ReadOptions {
-                now: clock::wall(),
-                compat: receipt.compat,
-            };
             let head = Head::read(parts.status, &parts.headers, &options);
             let whole = head.wants_body() && read_whole(&mut body, &mut seen, receipt).await;
             match head.finish(whole.then_some(&*seen.bytes)) {
@@ -84,7 +117,7 @@ where
 
 /// Reads a body into `seen`, and tells whether that is all of it: not where it is longer than 64 KiB, fails, or is
 /// not there in time.
-async fn read_whole<B>(body: &mut B, seen: &mut Seen<B::Error>, receipt: &Receipt) -> bool
+async fn read_whole<B>(body: &mut B, seen: &mut Seen<B::Error>, receipt: &Receipt<'_>) -> bool
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -117,6 +150,26 @@ where
     };
     seen.bytes = bytes.freeze();
     whole
+}
+
+/// Reads the first frame of a body into `seen`, if it is there within [`FIRST_FRAME_TIME`] and the time left.
+async fn first_frame<B>(body: &mut B, seen: &mut Seen<B::Error>, receipt: &Receipt<'_>)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let until = clock::after(receipt.received, FIRST_FRAME_TIME);
+    let until = match (until, receipt.limit) {
+        (Some(until), Some(limit)) => Some(until.min(limit)),
+        (until, limit) => until.or(limit),
+    };
+    match clock::within(until, body.frame()).await {
+        Err(clock::RanOut) | Ok(None) => {}
+        Ok(Some(Err(error))) => seen.error = Some(error),
+        Ok(Some(Ok(frame))) => match frame.into_data() {
+            Ok(data) => seen.bytes = data,
+            Err(frame) => seen.trailers = frame.into_trailers().ok().map(Box::new),
+        },
+    }
 }
 
 /// Gets rid of a body that nobody wants, so that its connection can be used again; drops it, connection and all,

@@ -18,6 +18,7 @@ use tower_service::Service;
 
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
+use crate::dialect::Dialect;
 use crate::drive::{Inner, drive};
 use crate::error::{BoxError, Classify, Error};
 use crate::plan::{Defaults, Plan};
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) policy: Arc<Policy>,
     pub(crate) destinations: Destinations,
     pub(crate) compat: Compat,
+    pub(crate) dialect: Option<Box<dyn Dialect>>,
     pub(crate) defaults: Defaults,
     pub(crate) classify: Classify,
     pub(crate) entropy: Entropy,
@@ -105,7 +107,7 @@ where
         // The service that was polled ready is the one to use; the clone left behind is polled next time.
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
-        let plan = Plan::new(request, &self.shared.defaults);
+        let plan = Plan::new(request, &self.shared.defaults, self.shared.dialect.as_deref());
         Box::pin(drive(inner, plan, Arc::clone(&self.shared)))
     }
 }

@@ -1,0 +1,110 @@
+//! `grpc-status-details-bin`: from base64 and protobuf to plain data, and never a panic on foreign input.
+//!
+//! A library that takes for granted that these bytes are valid base64 hands every server a way to stop its callers.
+//! So they are checked here before anybody else looks: what cannot be decoded is ignored, and taken out of the answer
+//! ([`scrub`]).
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use holdoff_contract::grpc::{DOMAIN, Info, RetryDelay, STATUS_DETAILS};
+use holdoff_contract::limits::MAX_FIELD_BYTES;
+use http::{HeaderMap, HeaderValue};
+use prost::Message as _;
+use std::time::Duration;
+use tonic_types::pb;
+
+/// With or without padding, as the protocol allows.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Details looked at in one status: ours come first, others may add some.
+const MAX_DETAILS: usize = 32;
+
+/// What the details say about overload.
+#[derive(Debug, Default)]
+pub(crate) struct Details {
+    pub(crate) info: Option<Info>,
+    pub(crate) retry_delay: RetryDelay,
+}
+
+impl Details {
+    /// Out of the field; nothing where it is absent, too long or broken.
+    pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
+        headers
+            .get(STATUS_DETAILS)
+            .and_then(decode)
+            .map_or_else(Self::default, |bytes| Self::of_bytes(&bytes))
+    }
+
+    /// Out of a `google.rpc.Status`.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        let mut found = Self::default();
+        if bytes.len() > MAX_FIELD_BYTES {
+            return found;
+        }
+        let Ok(status) = pb::Status::decode(bytes) else {
+            return found;
+        };
+        for detail in status.details.iter().take(MAX_DETAILS) {
+            match detail.type_url.rsplit('/').next() {
+                Some("google.rpc.ErrorInfo") => found.add_info(&detail.value),
+                Some("google.rpc.RetryInfo") => found.add_retry(&detail.value),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Of several, one of our domain counts.
+    fn add_info(&mut self, bytes: &[u8]) {
+        let ours = |info: &Info| info.domain == DOMAIN;
+        if self.info.as_ref().is_some_and(ours) {
+            return;
+        }
+        if let Ok(info) = pb::ErrorInfo::decode(bytes) {
+            self.info = Some(Info {
+                reason: info.reason,
+                domain: info.domain,
+                metadata: info.metadata.into_iter().collect(),
+            });
+        }
+    }
+
+    /// Of several, the largest delay counts.
+    fn add_retry(&mut self, bytes: &[u8]) {
+        let delay = pb::RetryInfo::decode(bytes).ok().and_then(|retry| {
+            let delay = retry.retry_delay.unwrap_or_default();
+            let (seconds, nanos) = (
+                u64::try_from(delay.seconds).ok()?,
+                u32::try_from(delay.nanos).ok()?,
+            );
+            (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
+        });
+        self.retry_delay = match (self.retry_delay, delay) {
+            (RetryDelay::Of(before), Some(delay)) => RetryDelay::Of(before.max(delay)),
+            (_, Some(delay)) => RetryDelay::Of(delay),
+            (RetryDelay::Of(before), None) => RetryDelay::Of(before),
+            (RetryDelay::Absent | RetryDelay::Malformed, None) => RetryDelay::Malformed,
+        };
+    }
+}
+
+fn decode(value: &HeaderValue) -> Option<Vec<u8>> {
+    if value.len() > MAX_FIELD_BYTES {
+        return None;
+    }
+    BASE64.decode(value.as_bytes()).ok()
+}
+
+/// Takes details out that cannot be decoded.
+pub(crate) fn scrub(headers: &mut HeaderMap) {
+    if headers
+        .get(STATUS_DETAILS)
+        .is_some_and(|value| decode(value).is_none())
+    {
+        headers.remove(STATUS_DETAILS);
+    }
+}
