@@ -5,3 +5,8 @@ pub mod report;
 pub mod storm;
 pub mod tally;
 pub mod watch;
+
+/// The README's code compiles as it stands.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -1,6 +1,8 @@
 //! The rules of the house as a test: which crate may use which, what the pure crates may not compile, and how
 //! long a file may grow. docs/ARCHITECTURE.md says why.
 
+#![expect(clippy::unwrap_used, reason = "a test: what cannot be read fails it")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
