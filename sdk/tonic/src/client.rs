@@ -3,14 +3,15 @@
 use std::error::Error as StdError;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use holdoff_tower::{
-    BoxError, Counters, Failure, OverloadLayer, OverloadLayerBuilder, OverloadService, ResponseBody,
+    BoxError, Counters, Failure, Origin, OverloadLayer, OverloadLayerBuilder, OverloadService, ResponseBody,
     by_io_kind,
 };
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body::Body;
 use tonic::Status;
 use tower_layer::Layer;
@@ -42,6 +43,8 @@ pub struct ClientLayer {
 pub struct ClientService<S> {
     inner: OverloadService<Sender<S>>,
     replay_limit: usize,
+    /// Whom calls without an origin of their own go to.
+    origin: Uri,
 }
 
 impl ClientLayer {
@@ -78,14 +81,34 @@ impl Default for ClientLayer {
     }
 }
 
+impl ClientLayer {
+    /// Wraps the channel to this origin. Channels to one origin share its budget and hold-offs, and the tenant goes
+    /// out where that origin is trusted.
+    pub fn layer_to<S>(&self, origin: &Origin, channel: S) -> ClientService<S> {
+        self.wrap(origin.to_string(), channel)
+    }
+
+    fn wrap<S>(&self, origin: String, channel: S) -> ClientService<S> {
+        ClientService {
+            inner: self.layer.layer(Sender(channel)),
+            replay_limit: self.replay_limit,
+            // Scheme and authority of an origin, or of our own making, are a URI.
+            origin: origin.parse().unwrap_or_default(),
+        }
+    }
+}
+
+/// A channel does not say where it leads, and the calls of a generated client name a path only. So each channel that is
+/// wrapped counts as a destination of its own, which what one server says about itself does not leave (SEC-01); use
+/// [`ClientLayer::layer_to`] where two channels lead to one server. Calls that name their origin themselves
+/// (`with_origin` of a generated client) go by that.
 impl<S> Layer<S> for ClientLayer {
     type Service = ClientService<S>;
 
-    fn layer(&self, inner: S) -> ClientService<S> {
-        ClientService {
-            inner: self.layer.layer(Sender(inner)),
-            replay_limit: self.replay_limit,
-        }
+    fn layer(&self, channel: S) -> ClientService<S> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.wrap(format!("http://channel-{number}.invalid"), channel)
     }
 }
 
@@ -117,8 +140,15 @@ where
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let limit = self.replay_limit;
+        let origin = self.origin.clone();
         Box::pin(async move {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
+            if parts.uri.authority().is_none()
+                && let Some(uri) = at(origin, &parts.uri)
+            {
+                let path = std::mem::replace(&mut parts.uri, uri);
+                parts.extensions.insert(PathOnly(path));
+            }
             let body = CallBody::gather(body, limit).await;
             let answer = inner.call(Request::from_parts(parts, body)).await;
             let mut response = answer.map_err(of_error)?;
@@ -126,6 +156,17 @@ where
             Ok(response.map(AnswerBody::new))
         })
     }
+}
+
+/// The URI as the caller gave it: where it goes is for the channel to say.
+#[derive(Clone, Debug)]
+struct PathOnly(Uri);
+
+/// The path at an origin.
+fn at(origin: Uri, path: &Uri) -> Option<Uri> {
+    let mut parts = origin.into_parts();
+    parts.path_and_query = Some(path.path_and_query()?.clone());
+    Uri::from_parts(parts).ok()
 }
 
 /// Hands requests to a service that takes tonic's own body.
@@ -144,7 +185,10 @@ where
         self.0.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<CallBody>) -> S::Future {
+    fn call(&mut self, mut request: Request<CallBody>) -> S::Future {
+        if let Some(PathOnly(path)) = request.extensions_mut().remove() {
+            *request.uri_mut() = path;
+        }
         self.0.call(request.map(tonic::body::Body::new))
     }
 }

@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use holdoff_contract::grpc::{DOMAIN, Info, RetryDelay, STATUS_DETAILS};
+use holdoff_contract::grpc::{Info, RetryDelay, STATUS_DETAILS};
 use holdoff_contract::limits::MAX_FIELD_BYTES;
 use http::{HeaderMap, HeaderValue};
 use prost::Message as _;
@@ -58,10 +58,9 @@ impl Details {
         found
     }
 
-    /// Of several, one of our domain counts.
+    /// Of several, the first that speaks of this contract counts.
     fn add_info(&mut self, bytes: &[u8]) {
-        let ours = |info: &Info| info.domain == DOMAIN;
-        if self.info.as_ref().is_some_and(ours) {
+        if self.info.as_ref().is_some_and(Info::is_ours) {
             return;
         }
         if let Ok(info) = pb::ErrorInfo::decode(bytes) {

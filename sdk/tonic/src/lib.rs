@@ -52,7 +52,8 @@ mod status;
 pub use body::AnswerBody;
 pub use client::{ClientLayer, ClientService, DEFAULT_REPLAY_LIMIT};
 pub use holdoff_tower::{
-    CallOptions, CallReport, Counters, Error, Inbound, OverloadLayer, OverloadLayerBuilder, PassUp,
+    CallOptions, CallReport, Counters, Error, Inbound, Origin, OverloadLayer, OverloadLayerBuilder, PassUp,
+    Progress,
 };
 pub use server::{ServerLayer, ServerService};
 pub use status::{StatusExt, status, status_with};

@@ -256,3 +256,55 @@ async fn a_call_made_for_a_request_carries_its_deadline_tier_and_attempt_and_is_
     assert_eq!(seen[0].field("overload-tier"), "deferrable");
     assert_eq!(seen[0].field("overload-deadline-ms"), "1490");
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_channels_are_two_destinations_and_an_origin_is_told_the_tenant_only_where_it_is_trusted() {
+    let tenant = holdoff_contract::Tenant::new("acme").unwrap();
+    let trusted: holdoff_tonic::Origin = "http://10.0.0.1:50051".parse().unwrap();
+    let other: holdoff_tonic::Origin = "http://10.0.0.2:50051".parse().unwrap();
+    let builder = holdoff_tonic::OverloadLayer::builder()
+        .tenant(tenant)
+        .trusted(trusted.clone());
+    let layer = ClientLayer::with(builder);
+    let (transport, seen) = play(vec![served("a"), served("b"), served("c")], true);
+    let request = || tonic::Request::new(Text::default());
+    for service in [
+        layer.layer_to(&trusted, transport.clone()),
+        layer.layer_to(&other, transport.clone()),
+        layer.layer(transport),
+    ] {
+        send(service, request()).await.unwrap();
+    }
+    let tenants: Vec<_> = seen
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|seen| seen.field("overload-tenant").to_owned())
+        .collect();
+    assert_eq!(tenants, ["\"acme\"", "", ""]);
+    assert!(seen.lock().unwrap().iter().all(|seen| seen.uri == support::PATH));
+
+    // One retry empties this budget; the other channel has its own.
+    let policy = holdoff_policy::Policy::builder()
+        .budget_capacity(14)
+        .build()
+        .unwrap();
+    let layer = ClientLayer::with(holdoff_tonic::OverloadLayer::builder().policy(policy));
+    let bare = || tonic::Status::unavailable("").into_http();
+    let (transport, seen) = play(vec![bare(), bare(), bare(), served("x")], true);
+    let (one, two) = (layer.layer(transport.clone()), layer.layer(transport));
+    let safe = || {
+        let mut request = request();
+        request
+            .extensions_mut()
+            .insert(CallOptions::new().safety(Safety::Idempotent).deadline(ms(3000)));
+        request
+    };
+    let stopped = send(one, safe()).await.unwrap_err();
+    assert_eq!(
+        stopped.call_error().unwrap().why(),
+        Some(StopReason::BudgetExhausted)
+    );
+    assert_eq!(send(two, safe()).await.unwrap(), "x");
+    assert_eq!(seen.lock().unwrap().len(), 4);
+}

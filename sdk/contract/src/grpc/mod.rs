@@ -19,8 +19,8 @@ pub use self::timeout::{InvalidTimeout, read_request, read_timeout, write_reques
 pub use self::write::write;
 use crate::GrpcCode;
 
-/// `ErrorInfo.domain` of every refusal of this contract, whoever sends it: one domain, so that a reader can tell
-/// our reasons from those of others (GRP-03).
+/// `ErrorInfo.domain` of every refusal that is written here (GRP-03). A reader does not insist on it: the contract
+/// fixes that there is one domain, not its name, and `contract_version` in the metadata tells our reasons from others.
 pub const DOMAIN: &str = "overload.v1";
 
 /// `grpc-retry-pushback-ms` (GRP-05).
@@ -37,10 +37,17 @@ pub const STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-deta
 pub struct Info {
     /// The code in UPPER_SNAKE_CASE.
     pub reason: String,
-    /// [`DOMAIN`], where it is ours.
+    /// [`DOMAIN`] where we wrote it.
     pub domain: String,
     /// contract_version, retry, applied, scope, hop, and state for trusted callers.
     pub metadata: BTreeMap<String, String>,
+}
+
+impl Info {
+    /// Does it speak of this contract, in whatever version?
+    pub fn is_ours(&self) -> bool {
+        self.metadata.contains_key("contract_version")
+    }
 }
 
 /// A refusal, ready to be sent Trailers-Only (GRP-02).

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 
-use super::{DOMAIN, Info, PUSHBACK_MS};
+use super::{Info, PUSHBACK_MS};
 use crate::limits::MAX_HOP;
 use crate::read::{Head, ReadOptions, Reading, Said, Tally, decimal_ms};
 use crate::{Code, OverloadStatus, Retry};
@@ -23,7 +23,7 @@ pub struct Answer<'a> {
     pub code: u32,
     /// Trailers, or the head; of a call that had both, the two together.
     pub metadata: &'a HeaderMap,
-    /// The `google.rpc.ErrorInfo` in the details. Of several, one of our [`DOMAIN`].
+    /// The `google.rpc.ErrorInfo` in the details. Of several, one that names a contract version ([`Info::is_ours`]).
     pub info: Option<&'a Info>,
     /// The `google.rpc.RetryInfo` in the details.
     pub retry_delay: RetryDelay,
@@ -149,7 +149,7 @@ impl Pushback {
 /// What an ErrorInfo says; `None` where it is not ours, of another version, or its reason is no code. Its metadata
 /// is read by the rules of the problem body.
 fn read_info(info: &Info, tally: &mut Tally) -> Option<Said> {
-    if info.domain != DOMAIN {
+    if !info.is_ours() {
         return None;
     }
     let text = |key: &str| info.metadata.get(key).map(|text| text.trim_matches([' ', '\t']));

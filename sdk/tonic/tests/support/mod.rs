@@ -37,6 +37,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) at: Instant,
+    pub(crate) uri: http::Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -73,6 +74,7 @@ pub(crate) fn play(answers: Vec<Answer>, read: bool) -> (Transport, Arc<Mutex<Ve
             };
             log.lock().unwrap().push(Seen {
                 at,
+                uri: parts.uri,
                 headers: parts.headers,
                 body,
             });
