@@ -99,10 +99,8 @@ impl Body for CallBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Stream { .. } => SizeHint::default(),
-        }
+        // A tonic body does not say its length, and a gRPC request has no use for Content-Length.
+        SizeHint::default()
     }
 }
 
