@@ -16,6 +16,9 @@ fn callers_that_obey_are_served_where_plain_ones_are_not_and_none_comes_back_ear
     let output = Command::new(env!("CARGO_BIN_EXE_grpc")).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
-    assert!(served(&text, "with Holdoff") > 2 * served(&text, "plain tonic"), "{text}");
+    assert!(
+        served(&text, "with Holdoff") > 2 * served(&text, "plain tonic"),
+        "{text}"
+    );
     assert!(text.contains(" 0 of them cut short"), "{text}");
 }

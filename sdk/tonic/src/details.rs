@@ -107,3 +107,92 @@ pub(crate) fn scrub(headers: &mut HeaderMap) {
         headers.remove(STATUS_DETAILS);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn any(name: &str, value: Vec<u8>) -> tonic_types::pb::Status {
+        let mut status = pb::Status::default();
+        status.details.push(Default::default());
+        status.details[0].type_url = format!("type.googleapis.com/google.rpc.{name}");
+        status.details[0].value = value;
+        status
+    }
+
+    fn retry(seconds: i64, nanos: i32) -> Vec<u8> {
+        let mut info = pb::RetryInfo {
+            retry_delay: Some(Default::default()),
+        };
+        if let Some(delay) = &mut info.retry_delay {
+            (delay.seconds, delay.nanos) = (seconds, nanos);
+        }
+        info.encode_to_vec()
+    }
+
+    fn read(statuses: &[pb::Status]) -> Details {
+        let mut all = pb::Status::default();
+        all.details = statuses
+            .iter()
+            .flat_map(|status| status.details.clone())
+            .collect();
+        Details::of_bytes(&all.encode_to_vec())
+    }
+
+    #[test]
+    fn a_retry_delay_is_absent_malformed_or_a_wait() {
+        assert_eq!(read(&[]).retry_delay, RetryDelay::Absent);
+        let of = |seconds, nanos| read(&[any("RetryInfo", retry(seconds, nanos))]).retry_delay;
+        assert_eq!(of(1, 500_000_000), RetryDelay::Of(Duration::from_millis(1500)));
+        assert_eq!(of(0, 0), RetryDelay::Of(Duration::ZERO));
+        for (seconds, nanos) in [(-1, 0), (0, -1), (1, i32::MAX), (i64::MIN, i32::MIN)] {
+            assert_eq!(of(seconds, nanos), RetryDelay::Malformed, "{seconds} {nanos}");
+        }
+        assert_eq!(
+            read(&[any("RetryInfo", vec![0xff])]).retry_delay,
+            RetryDelay::Malformed
+        );
+        let several = [(1, 0), (3, 0), (-1, 0), (2, 0)].map(|(s, n)| any("RetryInfo", retry(s, n)));
+        assert_eq!(read(&several).retry_delay, RetryDelay::Of(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn of_several_infos_the_one_that_speaks_of_the_contract_counts() {
+        let info = |reason: &str, ours: bool| {
+            let mut info = pb::ErrorInfo {
+                reason: reason.to_owned(),
+                ..pb::ErrorInfo::default()
+            };
+            if ours {
+                info.metadata
+                    .insert("contract_version".to_owned(), "1".to_owned());
+            }
+            any("ErrorInfo", info.encode_to_vec())
+        };
+        let found = read(&[info("THEIRS", false), info("OURS", true), info("LATE", true)])
+            .info
+            .unwrap();
+        assert_eq!(found.reason, "OURS");
+        let found = read(&[any("Other", Vec::new()), info("THEIRS", false)])
+            .info
+            .unwrap();
+        assert_eq!(found.reason, "THEIRS");
+    }
+
+    #[test]
+    fn no_bytes_stop_the_reader() {
+        for length in 0..300_u16 {
+            let bytes: Vec<u8> = (0..length)
+                .map(|n| (n.wrapping_mul(37) ^ (n >> 3)) as u8)
+                .collect();
+            let _ = Details::of_bytes(&bytes);
+            if let Ok(value) = HeaderValue::from_bytes(&bytes) {
+                let mut headers = HeaderMap::from_iter([(STATUS_DETAILS, value)]);
+                assert_eq!(Details::of_headers(&headers).info, None);
+                scrub(&mut headers);
+                let left = headers.get(STATUS_DETAILS);
+                assert!(left.is_none_or(|value| BASE64.decode(value.as_bytes()).is_ok()));
+            }
+        }
+    }
+}

@@ -221,7 +221,11 @@ impl Error {
         }
         let ran_out = give_up.why == StopReason::DeadlineExceeded;
         if give_up.attempts == 0 {
-            let applied = if hop.side_effect { Applied::Maybe } else { Applied::No };
+            let applied = if hop.side_effect {
+                Applied::Maybe
+            } else {
+                Applied::No
+            };
             return ran_out.then(|| Overload::deadline_expired(applied));
         }
         (ran_out || *failure == Some(Failure::Broken)).then(Overload::dependency_timeout)

@@ -1,8 +1,8 @@
 //! The overload-aware caller as a tower Layer: the one loop that sleeps and sends.
 //!
 //! A service that is too busy says so, and says when to come back. Most HTTP clients hand that answer to code which
-//! has no idea what to do with it, or try again at once. [`OverloadLayer`] wraps any HTTP service (hyper, tonic,
-//! reqwest) so that its caller waits inside the window it was given, never before it, sends the same bytes again
+//! has no idea what to do with it, or try again at once. [`OverloadLayer`] wraps any HTTP service (hyper,
+//! reqwest; tonic through `holdoff-tonic`) so that its caller waits inside the window it was given, never before it, sends the same bytes again
 //! where that is safe, and otherwise stops with a typed [`Error`] that says why.
 //!
 //! ```
