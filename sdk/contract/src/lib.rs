@@ -85,6 +85,7 @@ pub mod limits;
 mod overload;
 mod propagate;
 pub mod read;
+pub mod vocabulary;
 mod words;
 pub mod write;
 

@@ -10,10 +10,12 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use holdoff_contract::Scope;
 use holdoff_contract::limits::{MAX_BODY_READ, MAX_BODY_TIME};
-use holdoff_contract::read::{Compat, Head, ReadOptions, Reading};
+use holdoff_contract::read::{Compat, ReadOptions, Reading};
+use holdoff_contract::vocabulary::Vocabulary;
+use holdoff_contract::{OverloadStatus, Scope};
 use holdoff_policy::{Outcome, Replay};
+use http::response::Parts;
 use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -43,10 +45,12 @@ pub(crate) struct Receipt<'a> {
     pub(crate) dialect: Option<&'a dyn Dialect>,
     /// Whether the request could be sent again. Nothing is held up where it could not.
     pub(crate) replay: Replay,
+    /// What words of its own the destination has.
+    pub(crate) vocabulary: &'a Vocabulary,
 }
 
-/// Tells what a response means. Only 429, 503 and 504 are looked into: no hint is taken from anything else
-/// (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
+/// Tells what a response means. Only 429, 503, 504 and the statuses of a declared vocabulary are looked into: no hint is
+/// taken from anything else (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
 pub(crate) async fn judge<B>(
     response: Response<B>,
     receipt: &Receipt<'_>,
@@ -57,62 +61,98 @@ where
 {
     let (parts, mut body) = response.into_parts();
     let mut seen = Seen::default();
-    let options = ReadOptions {
-        now: clock::wall(),
-        compat: receipt.compat,
-    };
     if let Some(dialect) = receipt.dialect {
-        let verdict = dialect.head(parts.status, &parts.headers, &options);
-        let verdict = match verdict {
-            Verdict::Undecided if receipt.replay == Replay::Bytes => {
-                first_frame(&mut body, &mut seen, receipt).await;
-                match &seen {
-                    Seen { error: Some(_), .. } => Verdict::plain(Outcome::Answered),
-                    Seen {
-                        trailers: Some(trailers),
-                        ..
-                    } => dialect.trailers(&parts.headers, trailers, &options),
-                    _ => Verdict::Undecided,
-                }
-            }
-            verdict => verdict,
-        };
-        let outcome = match verdict {
-            Verdict::Undecided => Outcome::Success,
-            Verdict::Known(outcome, malformed) => {
-                counters.malformed(malformed.sources);
-                outcome
-            }
-        };
-        return (
-            Response::from_parts(parts, ResponseBody::new(seen, body)),
-            outcome,
-        );
+        let outcome = speak(dialect, &parts, &mut body, &mut seen, receipt, counters).await;
+        let body = ResponseBody::new(seen, body);
+        return (Response::from_parts(parts, body), outcome);
     }
+    let redirected = parts.extensions.get::<Redirected>().is_some();
+    let none = Vocabulary::NONE;
+    let vocabulary = if redirected { &none } else { receipt.vocabulary };
     let outcome = match parts.status {
         status if status.is_success() => Outcome::Success,
-        StatusCode::BAD_GATEWAY => Outcome::BadGateway,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            let head = Head::read(parts.status, &parts.headers, &options);
-            let whole = head.wants_body() && read_whole(&mut body, &mut seen, receipt).await;
-            match head.finish(whole.then_some(&*seen.bytes)) {
-                Reading::Overload(mut overload, malformed) => {
-                    counters.malformed(malformed.sources);
-                    if parts.extensions.get::<Redirected>().is_some() {
-                        overload.scope = Scope::Request;
-                    }
-                    Outcome::Overload(overload)
-                }
-                Reading::NotOverload if parts.status == StatusCode::GATEWAY_TIMEOUT => Outcome::BadGateway,
-                Reading::NotOverload => Outcome::Answered,
-            }
+        status if may_refuse(status) || vocabulary.has_status(status) => {
+            read(&parts, &mut body, &mut seen, receipt, vocabulary, counters).await
         }
+        StatusCode::BAD_GATEWAY => Outcome::BadGateway,
         _ => Outcome::Answered,
     };
     (
         Response::from_parts(parts, ResponseBody::new(seen, body)),
         outcome,
     )
+}
+
+fn may_refuse(status: StatusCode) -> bool {
+    OverloadStatus::from_u16(status.as_u16()).is_some()
+}
+
+/// Reads an answer of another protocol: its head, and the first frame where the head does not say.
+async fn speak<B>(
+    dialect: &dyn Dialect,
+    parts: &Parts,
+    body: &mut B,
+    seen: &mut Seen<B::Error>,
+    receipt: &Receipt<'_>,
+    counters: &Counters,
+) -> Outcome
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let options = ReadOptions {
+        now: clock::wall(),
+        compat: receipt.compat,
+    };
+    let mut verdict = dialect.head(parts.status, &parts.headers, &options);
+    if verdict == Verdict::Undecided && receipt.replay == Replay::Bytes {
+        first_frame(body, seen, receipt).await;
+        verdict = match &seen.trailers {
+            _ if seen.error.is_some() => Verdict::plain(Outcome::Answered),
+            Some(trailers) => dialect.trailers(&parts.headers, trailers, &options),
+            None => Verdict::Undecided,
+        };
+    }
+    match verdict {
+        Verdict::Undecided => Outcome::Success,
+        Verdict::Known(outcome, malformed) => {
+            if let Outcome::Overload(overload) = &outcome {
+                counters.refused(overload, malformed.sources);
+            }
+            outcome
+        }
+    }
+}
+
+/// Reads an answer that may be a refusal.
+async fn read<B>(
+    parts: &Parts,
+    body: &mut B,
+    seen: &mut Seen<B::Error>,
+    receipt: &Receipt<'_>,
+    vocabulary: &Vocabulary,
+    counters: &Counters,
+) -> Outcome
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let options = ReadOptions {
+        now: clock::wall(),
+        compat: receipt.compat,
+    };
+    let head = vocabulary.head(parts.status, &parts.headers, &options);
+    let whole = head.wants_body() && read_whole(body, seen, receipt).await;
+    match head.finish(whole.then_some(&*seen.bytes)) {
+        Reading::Overload(mut overload, malformed) => {
+            if parts.extensions.get::<Redirected>().is_some() {
+                overload.scope = Scope::Request;
+            }
+            counters.refused(&overload, malformed.sources);
+            Outcome::Overload(overload)
+        }
+        Reading::NotOverload if parts.status == StatusCode::GATEWAY_TIMEOUT => Outcome::BadGateway,
+        Reading::NotOverload if parts.status == StatusCode::BAD_GATEWAY => Outcome::BadGateway,
+        Reading::NotOverload => Outcome::Answered,
+    }
 }
 
 /// Reads a body into `seen`, and tells whether that is all of it: not where it is longer than 64 KiB, fails, or is
