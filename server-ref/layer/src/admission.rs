@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Caller, Compliance, Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection, Snapshot, Step,
-    Ticket, Work,
+    Caller, Compliance, Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection,
+    Snapshot, Step, Ticket, Work,
 };
 use holdoff_contract::{ServiceState, TaskClass, Tenant, Tier};
 use tokio::sync::{Notify, oneshot};
@@ -122,7 +122,7 @@ impl Admission {
     pub fn start(profile: Profile, recorder: Option<SharedRecorder>) -> Result<Self, ProfileError> {
         let now = clock::now();
         let controller = Controller::new(profile.clone(), now)?;
-        let meters = Meters::new(&controller, now, recorder);
+        let meters = Meters::new(&controller, now, recorder, &profile);
         let sooner = Arc::new(Notify::new());
         let shared = Arc::new(Shared {
             profile,
@@ -194,7 +194,11 @@ impl Admission {
         drop(state);
         meters.reckoning.decided_in(clock::now() - asked);
         let record = self.shared.watch.get().map(|_| {
-            let verdict = if poll_after.is_some() { Verdict::Defer } else { Verdict::Accept };
+            let verdict = if poll_after.is_some() {
+                Verdict::Defer
+            } else {
+                Verdict::Accept
+            };
             let mut record = self.record(ask, now, limit, verdict);
             record.predicted_wait = predicted_wait;
             Box::new(record)

@@ -43,7 +43,9 @@
 //! | `overload_workers`, `overload_workers_busy`, `overload_tickets` | |
 //! | `overload_prediction_error_seconds`, `overload_hint_seconds`, `overload_decision_seconds` | |
 //! | `overload_estimate_error_seconds` | `task_class`, `of` (wait, service) |
-//! | `overload_time_in_queue_p99_seconds` | |
+//! | `overload_time_in_queue_p99_seconds`, `overload_shed_rate_alert_threshold` | |
+//! | `overload_wait_bound_seconds` | `tier` |
+//! | `overload_class_deadline_seconds` | `task_class` |
 //! | `overload_hint_outcomes_total` | `outcome` (honoured, early, late, no_return) |
 //! | `overload_ghosts_total` | `tier`, `outcome` (missed, in_time, avoidable): refused work, and what would have become of it |
 //! | `overload_false_accepts_total` | `stage` (queue, running): accepted work that was not done in time |

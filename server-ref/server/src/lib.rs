@@ -10,6 +10,7 @@
 //! | `GET`, `HEAD /v1/work` | the same without a body: class from `Overload-Task-Class` |
 //! | `POST /v1/tasks` | 202 + `Location`; `outcome=defer` when it is put off |
 //! | `GET /v1/tasks/{id}` | the task's state, with `Retry-After` until it has ended |
+//! | `GET /openapi.json` | the description of all this ([`api`]), outside admission too |
 //! | `GET /healthz`, `GET /metrics` | outside admission (ADM-18) |
 //! | `GET /admin/admission` | on a metrics listener of its own, or where `observe.admin` says so: state, queues, callers |
 //! | `POST /fixtures/{name}` | test fixtures, only where they are switched on |
@@ -30,6 +31,7 @@
 //! A validation error never carries an overload code, whether the server is overloaded or not (SRV-18).
 
 mod admin;
+pub mod api;
 mod app;
 pub mod burst;
 mod clock;

@@ -30,6 +30,10 @@ pub(crate) fn main(app: &App, with_metrics: bool) -> Router {
         .route("/v1/tasks", post(submit))
         .route("/v1/tasks/{id}", get(look_up))
         .route("/healthz", get(health))
+        .route(
+            "/openapi.json",
+            get(async || answer(StatusCode::OK, &crate::api::document())),
+        )
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed);
     if with_metrics {

@@ -7,6 +7,7 @@
     reason = "helpers of tests"
 )]
 
+mod api;
 mod binary;
 mod common;
 mod endings;
