@@ -37,6 +37,11 @@ fn the_checked_in_description_is_the_generated_one() {
 
 /// What the authority and the description both can say about a member.
 fn said(schema: &Value) -> Value {
+    // An inlined list of words beside a description stands alone in a list of its own.
+    let schema = ["allOf", "oneOf"]
+        .iter()
+        .find_map(|key| schema[*key].get(0))
+        .unwrap_or(schema);
     let mut said = json!({});
     for key in ["minimum", "maximum", "pattern", "minLength", "maxLength"] {
         if !schema[key].is_null() {

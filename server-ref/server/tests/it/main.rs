@@ -10,6 +10,7 @@
 mod api;
 mod binary;
 mod common;
+mod deploy;
 mod endings;
 mod fixtures;
 mod input;
