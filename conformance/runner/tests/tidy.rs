@@ -21,6 +21,17 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
     ),
     (
+        "holdoff-reqwest-middleware",
+        &[
+            "holdoff-contract",
+            "holdoff-policy",
+            "holdoff-tower",
+            "holdoff-reqwest",
+        ],
+    ),
+    ("holdoff-backoff", &["holdoff-contract", "holdoff-policy"]),
+    ("holdoff-testkit", &["holdoff-contract"]),
+    (
         "holdoff",
         &[
             "holdoff-contract",
@@ -56,7 +67,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "holdoff",
             "holdoff-admission",
             "holdoff-admission-tower",
+            "holdoff-backoff",
+            "holdoff-reqwest-middleware",
             "holdoff-server",
+            "holdoff-testkit",
         ],
     ),
 ];
