@@ -368,7 +368,7 @@ fn decision_word(decision: usize) -> &'static str {
 }
 
 /// Runs `make` with the pool's own recorder where it has one.
-fn within<T>(recorder: Option<&SharedRecorder>, make: impl FnOnce() -> T) -> T {
+pub(crate) fn within<T>(recorder: Option<&SharedRecorder>, make: impl FnOnce() -> T) -> T {
     match recorder {
         Some(recorder) => metrics::with_local_recorder(&**recorder, make),
         None => make(),

@@ -19,6 +19,7 @@ mod observe;
 mod overload;
 mod real_time;
 mod real_time_burst;
+mod real_time_reach;
 mod tasks;
 mod telemetry;
 mod work;
