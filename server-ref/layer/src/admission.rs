@@ -123,7 +123,7 @@ impl Admission {
     pub fn start(profile: Profile, recorder: Option<SharedRecorder>) -> Result<Self, ProfileError> {
         let now = clock::now();
         let controller = Controller::new(profile.clone(), now)?;
-        let meters = RwLock::new(Arc::new(Meters::new(&controller, now, recorder)));
+        let meters = RwLock::new(Arc::new(Meters::new(&controller, now, recorder, &profile)));
         let sooner = Arc::new(Notify::new());
         let shared = Arc::new(Shared {
             profile: RwLock::new(Arc::new(profile)),
@@ -271,7 +271,7 @@ impl Admission {
         let mut state = self.shared.lock();
         let now = clock::now();
         state.controller.reload(now, profile.clone())?;
-        let meters = self.shared.meters().renewed(&state.controller, now);
+        let meters = self.shared.meters().renewed(&state.controller, now, &profile);
         *self.shared.meters.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(meters);
         *self
             .shared

@@ -11,6 +11,7 @@
 //! | `POST /v1/tasks` | 202 + `Location`; `outcome=defer` when it is put off |
 //! | `GET /v1/tasks/{id}` | the task's state, with `Retry-After` until it has ended |
 //! | `GET /v1/dead-letters` | the caller's non-sheddable tasks that did not end well, newest first |
+//! | `GET /openapi.json` | the description of all this ([`api`]), outside admission too |
 //! | `GET /healthz`, `GET /metrics` | outside admission (ADM-18) |
 //! | `GET /admin/admission` | on a metrics listener of its own, or where `observe.admin` says so: state, queues, callers |
 //! | `POST /fixtures/{name}` | test fixtures, only where they are switched on |
@@ -42,6 +43,7 @@
 //! A validation error never carries an overload code, whether the server is overloaded or not (SRV-18).
 
 mod admin;
+pub mod api;
 mod app;
 mod background;
 pub mod burst;

@@ -33,6 +33,10 @@ pub(crate) fn main(app: &App, with_metrics: bool) -> Router {
         .route("/v1/tasks/{id}", get(look_up))
         .route("/v1/dead-letters", get(dead_letters))
         .route("/healthz", get(health))
+        .route(
+            "/openapi.json",
+            get(async || answer(StatusCode::OK, &crate::api::document())),
+        )
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed);
     if with_metrics {

@@ -30,6 +30,11 @@ impl Edge for ServerMutant {
     fn profile(&self, profile: &mut Value) {
         match self {
             Self::DeepQueue => deepen(profile),
+            Self::WideWait | Self::NoSlowStart => {
+                profile["tiers"]["deferrable"]["min_wait_ms"] = json!(30_000);
+            }
+            Self::HidesAdmin => profile["observe"] = json!({"admin": false}),
+            Self::NoBudgets => profile["tenants"] = json!({}),
             Self::TrustsAnybody => {
                 profile["identities"][ANYBODY] =
                     json!({"trusted": true, "tiers": ["critical", "non-sheddable", "deferrable"]});
@@ -86,6 +91,9 @@ fn deepen(profile: &mut Value) {
 }
 
 async fn forward(State(proxy): State<Proxy>, mut request: Request) -> Response {
+    if proxy.mutant == ServerMutant::SilentSpec && request.uri().path() == "/openapi.json" {
+        return Response::new(Body::from(r#"{"openapi":"3.1.0","paths":{}}"#));
+    }
     proxy.mutant.request(request.headers_mut());
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let answer = match format!("{}{path}", proxy.target).parse() {

@@ -7,9 +7,11 @@
     reason = "helpers of tests"
 )]
 
+mod api;
 mod binary;
 mod common;
 mod durability;
+mod deploy;
 mod endings;
 mod fixtures;
 mod input;
@@ -19,6 +21,7 @@ mod observe;
 mod overload;
 mod real_time;
 mod real_time_burst;
+mod real_time_reach;
 mod tasks;
 mod telemetry;
 mod work;
