@@ -33,6 +33,11 @@ pub struct Supply {
 
 /// The most work of these jobs that this supply can do in time, in worker nanoseconds. `supply` is sorted by time.
 pub fn fluid_edf(jobs: &[Job], supply: &[Supply]) -> f64 {
+    schedule(jobs, supply, |_, _, _| {})
+}
+
+/// The same, telling when it works: from, until, and the work done between.
+pub fn schedule(jobs: &[Job], supply: &[Supply], mut works: impl FnMut(Nanos, Nanos, f64)) -> f64 {
     let feasible = |job: &&Job| job.release.saturating_add(job.need) <= job.deadline;
     let mut jobs: Vec<&Job> = jobs.iter().filter(feasible).collect();
     jobs.sort_by_key(|job| job.release);
@@ -70,10 +75,13 @@ pub fn fluid_edf(jobs: &[Job], supply: &[Supply]) -> f64 {
         if possible >= left[index] {
             done += left[index];
             // Rounded up, so that time moves on whatever the numbers are.
-            now = (now + (left[index] / workers).ceil() as Nanos).min(until);
+            let end = (now + (left[index] / workers).ceil() as Nanos).min(until);
+            works(now, end, left[index]);
+            now = end;
             ready.pop();
         } else {
             done += possible;
+            works(now, until, possible);
             left[index] -= possible;
             now = until;
         }

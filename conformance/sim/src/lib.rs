@@ -19,11 +19,17 @@
 
 pub mod bound;
 pub mod caller;
+pub mod cli;
 pub mod clock;
 pub mod door;
+pub mod gates;
 pub mod metrics;
 mod plain;
+mod plot;
+mod present;
+mod progress;
 mod relay;
+pub mod replay;
 pub mod scenario;
 pub mod series;
 pub mod time;
@@ -38,7 +44,7 @@ use caller::ClientKind;
 use door::{Admission, HintKind};
 use scenario::Scenario;
 
-pub use world::{CallRecord, Counts, Run};
+pub use world::{CallRecord, Counts, Run, Span};
 
 /// What to simulate.
 #[derive(Clone, Debug, PartialEq)]

@@ -50,8 +50,12 @@ pub struct Report {
     pub wasted: f64,
     /// Accepted and then not answered in time.
     pub false_accepts: f64,
-    /// The same by tier: critical, non-sheddable, deferrable.
-    pub false_accepts_by_tier: [f64; 3],
+    /// The same for critical attempts.
+    pub false_accepts_critical: f64,
+    /// The same for non-sheddable ones.
+    pub false_accepts_non_sheddable: f64,
+    /// The same for deferrable ones.
+    pub false_accepts_deferrable: f64,
     /// Seconds; the whole of the time after the disturbance where it did not come back.
     pub recovery_s: f64,
     /// Retries in the worst 100 ms, in multiples of the base rate.
@@ -76,6 +80,44 @@ pub struct Report {
     pub early_retries: u32,
 }
 
+/// A figure by its name.
+pub type Figure = (&'static str, fn(&Report) -> f64);
+
+/// Every figure, in the order of tables and files.
+pub const FIGURES: &[Figure] = &[
+    ("calls", |r| r.calls as f64),
+    ("goodput", |r| r.goodput),
+    ("avoidable_loss", |r| r.avoidable_loss),
+    ("attempts", |r| r.attempts),
+    ("wasted", |r| r.wasted),
+    ("false_accepts", |r| r.false_accepts),
+    ("false_accepts_critical", |r| r.false_accepts_critical),
+    ("false_accepts_non_sheddable", |r| r.false_accepts_non_sheddable),
+    ("false_accepts_deferrable", |r| r.false_accepts_deferrable),
+    ("recovery_s", |r| r.recovery_s),
+    ("spike", |r| r.spike),
+    ("success", |r| r.success),
+    ("critical", |r| r.critical),
+    ("non_sheddable", |r| r.non_sheddable),
+    ("deferrable", |r| r.deferrable),
+    ("victims", |r| r.victims),
+    ("usual", |r| r.usual),
+    ("late_success", |r| r.late_success),
+    ("reject_cost", |r| r.reject_cost),
+    ("early_retries", |r| f64::from(r.early_retries)),
+];
+
+/// The middle of these, the mean of the two middle ones for an even number; zero of none.
+pub fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    let n = of.len();
+    match (of.get(n / 2), of.get((n / 2).wrapping_sub(1))) {
+        (Some(high), Some(low)) if n % 2 == 0 => f64::midpoint(*low, *high),
+        (Some(middle), _) => *middle,
+        _ => 0.0,
+    }
+}
+
 /// Time of arrivals looked at for recovery.
 const RECOVERY_WINDOW: Nanos = 2 * SECOND;
 /// Success that counts as recovered.
@@ -90,9 +132,9 @@ impl Run {
         let bound = self.bound().max(1.0);
         let accepted: u32 = self.counts.accepted.iter().sum();
         let kept: u32 = self.counts.kept.iter().sum();
-        let missed = |n: usize| {
-            let accepted = self.counts.accepted[n];
-            share(accepted - self.counts.kept[n], accepted, 0.0)
+        let missed = |tier: Tier| {
+            let accepted = self.counts.accepted[tier.index()];
+            share(accepted - self.counts.kept[tier.index()], accepted, 0.0)
         };
         let sends: u64 = self.calls.iter().map(|call| u64::from(call.attempts)).sum();
         let refused = self.counts.refused as f64;
@@ -111,7 +153,9 @@ impl Run {
             attempts: sends as f64 / (self.calls.len() as f64).max(1.0),
             wasted: self.counts.wasted as f64 / (self.counts.busy as f64).max(1.0),
             false_accepts: share(accepted - kept, accepted, 0.0),
-            false_accepts_by_tier: [0, 1, 2].map(missed),
+            false_accepts_critical: missed(Tier::Critical),
+            false_accepts_non_sheddable: missed(Tier::NonSheddable),
+            false_accepts_deferrable: missed(Tier::Deferrable),
             recovery_s: as_seconds(self.recovery()),
             spike: self.spike(),
             critical: tier(Tier::Critical),
@@ -142,7 +186,8 @@ impl Run {
     fn avoidable(&self) -> f64 {
         let failed = self.calls.iter().filter(|call| call.served.is_none());
         let jobs: Vec<Job> = failed.map(job).collect();
-        fluid_edf(&jobs, &idle(&supply(&self.setup.scenario), &self.spans))
+        let spans: Vec<(Nanos, Nanos)> = self.spans.iter().map(|span| (span.from, span.to)).collect();
+        fluid_edf(&jobs, &idle(&supply(&self.setup.scenario), &spans))
     }
 
     /// Share of the calls that succeeded, of those that `of` picks; 1 where it picks none.
@@ -183,7 +228,7 @@ impl Run {
     }
 }
 
-fn job(call: &CallRecord) -> Job {
+pub(crate) fn job(call: &CallRecord) -> Job {
     Job {
         release: call.arrival.at,
         deadline: call.arrival.deadline,

@@ -16,6 +16,8 @@ pub(crate) struct Task {
     pub(crate) started: Nanos,
     /// Worker time it takes, with its part of the cost of rejects.
     pub(crate) takes: Nanos,
+    /// Index of its span.
+    pub(crate) span: usize,
 }
 
 /// The pool.

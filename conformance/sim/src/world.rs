@@ -50,6 +50,19 @@ pub struct Counts {
     pub wasted: Nanos,
 }
 
+/// A task on a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its start.
+    pub from: Nanos,
+    /// When its worker was free again.
+    pub to: Nanos,
+    /// Worker time it needed; the rest of the time its worker made no progress or rejected others.
+    pub need: Nanos,
+    /// Its caller still waited when it was done.
+    pub kept: bool,
+}
+
 /// A finished run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -61,8 +74,8 @@ pub struct Run {
     pub counts: Counts,
     /// Over time.
     pub series: Series,
-    /// When workers were busy with a task: start and worker time; for the idle time.
-    pub spans: Vec<(Nanos, Nanos)>,
+    /// When workers were busy, with what.
+    pub spans: Vec<Span>,
     /// Retries of the product's callers that left before the end of their hint.
     pub early_retries: u32,
     /// The decisions, where they were asked for.
@@ -127,7 +140,7 @@ pub(crate) struct World {
     active: u32,
     counts: Counts,
     series: Series,
-    spans: Vec<(Nanos, Nanos)>,
+    spans: Vec<Span>,
     trace: Vec<Line>,
     tenants: Vec<String>,
     rng: Pcg64Mcg,
@@ -369,12 +382,19 @@ impl World {
             attempt: state.record.attempts,
             started: now,
             takes: state.record.arrival.need + part,
+            span: self.spans.len(),
         };
         state.place = Place::Running;
+        let state_need = state.record.arrival.need;
         self.counts.busy += state.record.arrival.need;
         if let Some((worker, done)) = replica.workers.start(now, task, &mut self.rng) {
             self.push(done, Event::Done(at as u32, worker));
-            self.spans.push((now, done));
+            self.spans.push(Span {
+                from: now,
+                to: done,
+                need: state_need,
+                kept: false,
+            });
             self.write_start(call, now, done);
         }
     }
@@ -388,6 +408,7 @@ impl World {
         let service = Duration::from_nanos(now - task.started);
         replica.door.finish(now, task.key, Ending::Completed { service });
         if self.awaits(task.call, task.attempt) {
+            self.spans[task.span].kept = true;
             self.calls[task.call as usize].place = Place::Away;
             self.answer(task.call, Answer::Served);
         } else {
