@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdoff_contract::{Overload, Retry, Tier};
+use holdoff_contract::{Overload, Retry};
 use holdoff_policy::{Action, Call, CallSpec, Destination, Outcome, Policy, Replay, Safety};
 use rand_pcg::Pcg64Mcg;
 
 use crate::plain::{Bucket, Plain};
 use crate::scenario::PROCESSES;
 use crate::time::{Nanos, Origin, SECOND, whole};
+use crate::workload::Arrival;
 
 /// Behaviours of callers by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -33,7 +34,7 @@ pub enum ClientKind {
     Budget20,
     /// Sees a relay's 500 without a hint, and the relay retries as well: three times three sends
     Generic500,
-    /// Gives each attempt 1 s, says no deadline, obeys Retry-After
+    /// Gives each attempt 1 s (4 s for a long task), says no deadline, obeys Retry-After
     Legacy,
     /// Sends again every 50 ms whatever it is told
     Hammer,
@@ -132,9 +133,10 @@ impl Callers {
     }
 
     /// A call that starts now.
-    pub fn start(&self, kind: ClientKind, now: Nanos, deadline: Nanos, tier: Tier) -> Caller {
+    pub fn start(&self, kind: ClientKind, now: Nanos, arrival: &Arrival) -> Caller {
+        let (deadline, tier) = (arrival.deadline, arrival.tier);
         if kind != ClientKind::Holdoff {
-            return Caller::Plain(Plain::new(kind, deadline));
+            return Caller::Plain(Plain::new(kind, arrival.class, deadline));
         }
         let spec = CallSpec {
             safety: Safety::Idempotent,

@@ -244,7 +244,7 @@ fn chosen(names: &[String], by_default: Vec<Scenario>) -> anyhow::Result<Vec<Sce
 }
 
 fn list() {
-    let mut table = present::table(["scenario", "what happens"]);
+    let mut table = present::table_of(["scenario", "what happens"]);
     for scenario in scenario::all() {
         table.add_row([scenario.name, scenario.about]);
     }
@@ -346,7 +346,9 @@ fn judge(names: &[String], seeds: &Seeds, policy: &Policy, out: &Out) -> anyhow:
     let verdicts: Vec<gates::Verdict> = by_case
         .flat_map(|(case, reports)| gates::judge(&all, *case, reports))
         .collect();
-    say(present::verdicts(&verdicts));
+    for table in present::verdicts(&verdicts) {
+        say(format!("{table}\n"));
+    }
     let failed = verdicts.iter().filter(|verdict| !verdict.passes()).count();
     say(format!(
         "{} of {} gates hold, over {} seeds",
@@ -413,7 +415,7 @@ fn replay_file(path: &Path, workers: Option<u32>, json: bool) -> anyhow::Result<
         say(serde_json::to_string_pretty(&judged)?);
         return Ok(());
     }
-    let mut table = present::table(["figure", "value"]);
+    let mut table = present::table_of(["figure", "value"]);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_owned(), value]);
     };

@@ -29,6 +29,8 @@ pub struct Gate {
     pub side: Side,
     /// The limit.
     pub limit: f64,
+    /// It is one of the table of the ten scenarios.
+    pub of_table: bool,
 }
 
 /// A scenario with the callers of a gate.
@@ -147,6 +149,7 @@ pub fn all() -> Vec<Gate> {
             figure,
             side: *side,
             limit: limits[column],
+            of_table: true,
         })
     });
     let more = MORE.iter().map(|(scenario, clients, figure, side, limit)| Gate {
@@ -157,6 +160,7 @@ pub fn all() -> Vec<Gate> {
         figure,
         side: *side,
         limit: *limit,
+        of_table: false,
     });
     table.chain(more).collect()
 }

@@ -7,6 +7,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::caller::{Answer, ClientKind, Next, asked};
 use crate::time::{MS, Nanos, SECOND};
+use crate::workload::Class;
 
 /// What the calls of a process share.
 #[derive(Clone, Debug)]
@@ -36,6 +37,7 @@ const BUDGET_CAPACITY: u32 = 100;
 #[derive(Clone, Debug)]
 pub struct Plain {
     kind: ClientKind,
+    class: Class,
     deadline: Nanos,
     attempts: u32,
     state: State,
@@ -59,14 +61,15 @@ const GENERIC_MOST: u32 = 9;
 /// Pace of a caller that ignores every hint, and how often it does.
 const HAMMER_PACE: Nanos = 50 * MS;
 const HAMMER_MOST: u32 = 200;
-/// Time of one attempt of a legacy caller.
-const LEGACY_LIMIT: Nanos = SECOND;
+/// Time of one attempt of a legacy caller, for a short task and for a long one: fifty times the mean, and four times.
+const LEGACY_LIMIT: [Nanos; 2] = [SECOND, 4 * SECOND];
 
 impl Plain {
     /// A call that has sent nothing.
-    pub const fn new(kind: ClientKind, deadline: Nanos) -> Self {
+    pub const fn new(kind: ClientKind, class: Class, deadline: Nanos) -> Self {
         Self {
             kind,
+            class,
             deadline,
             attempts: 0,
             state: State::Ready,
@@ -91,7 +94,7 @@ impl Plain {
         self.state = State::InFlight;
         let left = self.deadline - now;
         let (limit, told) = match self.kind {
-            ClientKind::Legacy => (left.min(LEGACY_LIMIT), None),
+            ClientKind::Legacy => (left.min(LEGACY_LIMIT[self.class as usize]), None),
             _ => (left, Some(left)),
         };
         Next::Send {

@@ -5,17 +5,19 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Cell, CellAlignment, Color, Table};
 
 use crate::Setup;
 use crate::gates::Verdict;
 use crate::metrics::{FIGURES, Report, median};
 
-/// An empty table in the house's look.
-pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
+/// An empty table in the house's look, which is also Markdown: numbers at the right.
+pub(crate) fn table_of<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header);
+    table
+        .load_style(ASCII_MARKDOWN)
+        .set_header(header.into_iter().collect::<Vec<_>>());
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -33,37 +35,81 @@ pub(crate) fn figure(name: &str, value: f64) -> String {
 
 /// The figures of one run, a line each.
 pub(crate) fn report(report: &Report) -> Table {
-    let mut table = table(["figure", "value"]);
+    let mut table = table_of(["figure", "value"]);
     for (name, of) in FIGURES {
         table.add_row([(*name).to_owned(), figure(name, of(report))]);
     }
     table
 }
 
-/// Gates against what was measured.
-pub(crate) fn verdicts(verdicts: &[Verdict]) -> Table {
-    let mut table = table(["scenario", "figure", "gate", "median", "worst seed", ""]);
-    for verdict in verdicts {
+/// Gates against what was measured: the table of the ten scenarios, and the rest as a list.
+pub(crate) fn verdicts(verdicts: &[Verdict]) -> Vec<Table> {
+    let cell = |verdict: &Verdict| {
         let name = verdict.gate.figure;
+        let text = format!(
+            "{} {} {}{}",
+            figure(name, verdict.median),
+            verdict.gate.side.sign(),
+            verdict.gate.limit,
+            if verdict.passes() { "" } else { " !" }
+        );
+        let color = if verdict.passes() {
+            Color::Green
+        } else {
+            Color::Red
+        };
+        Cell::new(text).fg(color)
+    };
+    let in_table = |verdict: &&Verdict| verdict.gate.of_table;
+    let mut columns: Vec<&str> = Vec::new();
+    let mut rows: Vec<&str> = Vec::new();
+    for verdict in verdicts.iter().filter(in_table) {
+        let (column, row) = (verdict.gate.case.scenario, verdict.gate.figure);
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    let mut matrix = table_of(std::iter::once("median").chain(columns.iter().copied()));
+    for row in rows {
+        let of = |column: &&str| {
+            let found = verdicts
+                .iter()
+                .find(|v| v.gate.of_table && v.gate.case.scenario == *column && v.gate.figure == row);
+            found.map_or_else(|| Cell::new(""), cell)
+        };
+        matrix.add_row(std::iter::once(Cell::new(row)).chain(columns.iter().map(of)));
+    }
+    let mut list = table_of(["scenario", "figure", "median and gate", "worst seed"]);
+    for verdict in verdicts.iter().filter(|verdict| !verdict.gate.of_table) {
         let case = match verdict.gate.case.clients {
             Some(clients) => format!("{} ({} callers)", verdict.gate.case.scenario, clients.name()),
             None => verdict.gate.case.scenario.to_owned(),
         };
-        let held = if verdict.passes() {
-            Cell::new("ok").fg(Color::Green)
-        } else {
-            Cell::new("FAILS").fg(Color::Red)
-        };
-        table.add_row([
+        let name = verdict.gate.figure;
+        list.add_row([
             Cell::new(case),
             Cell::new(name),
-            Cell::new(format!("{} {}", verdict.gate.side.sign(), verdict.gate.limit)),
-            Cell::new(figure(name, verdict.median)),
+            cell(verdict),
             Cell::new(figure(name, verdict.worst)),
-            held,
         ]);
     }
-    table
+    let mut failed = table_of(["fails", "figure", "median and gate", "worst seed"]);
+    for verdict in verdicts.iter().filter(|v| v.gate.of_table && !v.passes()) {
+        let name = verdict.gate.figure;
+        failed.add_row([
+            Cell::new(verdict.gate.case.scenario),
+            Cell::new(name),
+            cell(verdict),
+            Cell::new(figure(name, verdict.worst)),
+        ]);
+    }
+    [matrix, list, failed]
+        .into_iter()
+        .filter(|table| !table.is_empty())
+        .collect()
 }
 
 /// The figures that a ranking shows.
@@ -85,13 +131,7 @@ pub(crate) fn ranking(scenario: &str, policies: &[(String, Vec<Report>)]) -> Tab
         let figure = FIGURES.iter().find(|(known, _)| *known == name);
         figure.map_or(0.0, |(_, of)| median(reports.iter().map(of).collect()))
     };
-    let mut header = vec![scenario];
-    header.extend(RANKED);
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let mut table = table_of(std::iter::once(scenario).chain(RANKED));
     let mut order: Vec<_> = policies.iter().collect();
     order.sort_by(|(_, a), (_, b)| of(b, "goodput").total_cmp(&of(a, "goodput")));
     for (name, reports) in order {

@@ -84,12 +84,8 @@ impl Scenario {
             base_load: 0.7,
             quiet: 15 * SECOND,
             disturbed: seconds * SECOND,
-            // 90 s in all, and never less than 45 s to recover in.
-            after: if seconds < 30 {
-                (75 - seconds) * SECOND
-            } else {
-                45 * SECOND
-            },
+            // Longer than anybody's patience: when arrivals end, nobody of the disturbance is left who could profit.
+            after: 75 * SECOND,
             disturbance,
             workers: 32,
             replicas: 1,

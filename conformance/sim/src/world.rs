@@ -263,7 +263,7 @@ impl World {
             Some((_, odd)) if arrival.odd => odd,
             _ => self.setup.clients,
         };
-        let caller = self.callers.start(kind, self.now, arrival.deadline, arrival.tier);
+        let caller = self.callers.start(kind, self.now, &arrival);
         self.calls[call as usize].caller = Some(caller);
         self.active += 1;
         self.advance(call);
