@@ -173,7 +173,7 @@ impl Run {
     /// Work of the calls answered in time, in worker nanoseconds.
     pub fn good_work(&self) -> f64 {
         let served = self.calls.iter().filter(|call| call.served.is_some());
-        served.map(|call| call.arrival.need as f64).sum()
+        served.map(|call| call.took as f64).sum()
     }
 
     /// The clairvoyant bound of this run's arrivals and workers, in worker nanoseconds.
@@ -232,7 +232,7 @@ pub(crate) fn job(call: &CallRecord) -> Job {
     Job {
         release: call.arrival.at,
         deadline: call.arrival.deadline,
-        need: call.arrival.need,
+        need: call.took,
     }
 }
 

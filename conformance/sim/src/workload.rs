@@ -45,7 +45,7 @@ pub struct Arrival {
     pub at: Nanos,
     /// When its caller stops waiting.
     pub deadline: Nanos,
-    /// Worker time it needs.
+    /// Worker time it needs where its class is not slowed down: see [`Arrival::need_at`].
     pub need: Nanos,
     /// Kind.
     pub class: Class,
@@ -57,6 +57,18 @@ pub struct Arrival {
     pub process: u16,
     /// It is one of the odd callers of the scenario.
     pub odd: bool,
+}
+
+impl Arrival {
+    /// Worker time it takes when it starts now.
+    pub fn need_at(&self, scenario: &Scenario, now: Nanos) -> Nanos {
+        match scenario.disturbance {
+            Disturbance::SlowLong(factor) if self.class == Class::Long && scenario.is_disturbed(now) => {
+                (self.need as f64 * factor) as Nanos
+            }
+            _ => self.need,
+        }
+    }
 }
 
 /// Share of the short tasks.
@@ -161,12 +173,8 @@ impl Draw {
             1..=3 => (Tier::NonSheddable, rng.random_range(3.0..10.0)),
             _ => (Tier::Deferrable, rng.random_range(10.0..60.0)),
         };
-        let slow = match scenario.disturbance {
-            Disturbance::SlowLong(factor) if class == Class::Long && scenario.is_disturbed(at) => factor,
-            _ => 1.0,
-        };
         let more = if class == Class::Long { 3.0 } else { 0.0 };
-        let need = (class.mean() as f64 * self.service.sample(rng) * slow) as Nanos;
+        let need = (class.mean() as f64 * self.service.sample(rng)) as Nanos;
         let odd = scenario.odd_callers.map_or(0.0, |(share, _)| share);
         Arrival {
             at,

@@ -31,6 +31,8 @@ pub struct CallRecord {
     pub arrival: Arrival,
     /// Sends.
     pub attempts: u32,
+    /// Worker time it took when it ran, at last; before that what it would have taken on arrival.
+    pub took: Nanos,
     /// When it was answered in time; `None` = it failed.
     pub served: Option<Nanos>,
 }
@@ -158,9 +160,10 @@ impl World {
                 expiry: Nanos::MAX,
             })
         };
-        let state = |arrival| CallState {
+        let state = |arrival: Arrival| CallState {
             record: CallRecord {
                 arrival,
+                took: arrival.need_at(scenario, arrival.at),
                 attempts: 0,
                 served: None,
             },
@@ -376,23 +379,24 @@ impl World {
         let state = &mut self.calls[call as usize];
         let part = replica.debt / Nanos::from(self.setup.scenario.workers);
         replica.debt -= part;
+        let need = state.record.arrival.need_at(&self.setup.scenario, now);
+        state.record.took = need;
         let task = Task {
             key,
             call,
             attempt: state.record.attempts,
             started: now,
-            takes: state.record.arrival.need + part,
+            takes: need + part,
             span: self.spans.len(),
         };
         state.place = Place::Running;
-        let state_need = state.record.arrival.need;
-        self.counts.busy += state.record.arrival.need;
+        self.counts.busy += need;
         if let Some((worker, done)) = replica.workers.start(now, task, &mut self.rng) {
             self.push(done, Event::Done(at as u32, worker));
             self.spans.push(Span {
                 from: now,
                 to: done,
-                need: state_need,
+                need,
                 kept: false,
             });
             self.write_start(call, now, done);
@@ -412,7 +416,7 @@ impl World {
             self.calls[task.call as usize].place = Place::Away;
             self.answer(task.call, Answer::Served);
         } else {
-            self.counts.wasted += self.calls[task.call as usize].record.arrival.need;
+            self.counts.wasted += self.spans[task.span].need;
         }
         self.pump(at);
     }
@@ -452,7 +456,7 @@ impl World {
             let arrival = state.record.arrival;
             state.record.served = Some(now);
             self.counts.kept[arrival.tier.index()] += 1;
-            self.series.at(now).done += arrival.need;
+            self.series.at(now).done += state.record.took;
         }
         self.tell(call, answer);
     }
@@ -462,7 +466,7 @@ impl World {
         let place = self.calls[call as usize].place;
         let state = &mut self.calls[call as usize];
         if let Some(Answer::Served) = state.answer.take() {
-            self.counts.wasted += state.record.arrival.need;
+            self.counts.wasted += state.record.took;
         }
         state.told = None;
         state.place = Place::Away;
