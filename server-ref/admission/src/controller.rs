@@ -305,12 +305,18 @@ impl Controller {
         let Some(slot) = self.slots.live(&ticket).cloned() else {
             return;
         };
+        let running = match slot.place {
+            Place::Running(at) => Some(self.pool.is_held(at, now)),
+            Place::Queued(_) | Place::Free => None,
+        };
         self.release(ticket.slot);
-        if !matches!(slot.place, Place::Running(_)) {
-            return;
-        }
+        let Some(was_held) = running else { return };
         let class = &mut self.classes[usize::from(slot.class.0)];
         let service = match ending {
+            Ending::Completed { service } if was_held => {
+                class.sample_held(now, service, self.pool.workers);
+                service
+            }
             Ending::Completed { service } => {
                 class.sample(now, service);
                 service
