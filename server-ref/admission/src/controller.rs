@@ -151,7 +151,7 @@ impl Controller {
             };
         }
         if ask.tier == Tier::Critical {
-            let (rate, burst) = self.critical_share(&ask);
+            let (rate, burst) = self.critical_share();
             self.tenants[ask.tenant.0]
                 .critical
                 .take(now, ask.charge, rate, burst);
