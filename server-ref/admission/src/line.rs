@@ -52,6 +52,11 @@ pub(crate) fn step(tier: usize, mean: Nanos, workers: u32) -> Nanos {
     (mean as f64 / (PHI * SHARES[tier] * f64::from(workers.max(1)))) as Nanos
 }
 
+/// The latest start of a window for a place: see [`Line::window`].
+pub(crate) fn latest(place: Nanos) -> Nanos {
+    (place as f64 * (1.0 + SCATTER)) as Nanos
+}
+
 impl Line {
     /// Where somebody whose own line ends at `own` would stand.
     pub(crate) fn place(&self, at: At, own: Nanos) -> Nanos {

@@ -52,6 +52,15 @@ impl Controller {
         self.rejection(code, retry, ask.tier, window, Some(ask.wait), min_deadline)
     }
 
+    /// Would its deadline hold a return at the place in the line that a refusal gets now?
+    pub(crate) fn can_come_back(&self, ask: &Ask) -> bool {
+        let at = self.at(ask);
+        let place = self.line.place(at, self.tenants[ask.tenant.0].line[at.tier]);
+        let after = line::latest(place.clamp(self.bounds.floor, self.bounds.ceiling));
+        let p95 = self.classes[usize::from(ask.class.0)].times.p95;
+        after.saturating_add(p95) < ask.remaining
+    }
+
     fn at(&self, ask: &Ask) -> At {
         let tier = ask.tier.index();
         let admissible = if self.bounds.queue[tier] == 0 {
