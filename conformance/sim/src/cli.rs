@@ -39,9 +39,8 @@ enum Command {
         seed: u64,
         #[command(flatten)]
         policy: Policy,
-        /// Workers of each replica instead of the scenario's
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
-        workers: Option<u32>,
+        #[command(flatten)]
+        size: Size,
         #[command(flatten)]
         out: Out,
         /// Write every decision here, one JSON line each, for `replay`
@@ -58,6 +57,8 @@ enum Command {
         seeds: Seeds,
         #[command(flatten)]
         policy: Policy,
+        #[command(flatten)]
+        size: Size,
         #[command(flatten)]
         out: Out,
         /// Keep the runs that the CSV file holds and simulate the rest
@@ -108,6 +109,13 @@ struct Policy {
     /// What callers do
     #[arg(long, value_enum, default_value_t = ClientKind::Holdoff)]
     clients: ClientKind,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Size {
+    /// Workers of each replica instead of the scenario's; the load goes with them
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    workers: Option<u32>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -164,13 +172,11 @@ fn act(command: Command) -> anyhow::Result<ExitCode> {
             scenario,
             seed,
             policy,
-            workers,
+            size,
             out,
             trace,
         } => {
-            let mut scenario = find(&scenario)?;
-            scenario.workers = workers.unwrap_or(scenario.workers);
-            let mut setup = policy.setup(scenario, seed);
+            let mut setup = policy.setup(size.of(find(&scenario)?), seed);
             setup.trace = trace.is_some();
             one(&setup, &out, trace.as_deref())?;
         }
@@ -179,11 +185,12 @@ fn act(command: Command) -> anyhow::Result<ExitCode> {
             scenarios,
             seeds,
             policy,
+            size,
             out,
             resume,
         } => {
             let scenarios = chosen(&scenarios, scenario::all())?;
-            let setups = seeds.setups(&scenarios, |scenario, seed| policy.setup(scenario, seed));
+            let setups = seeds.setups(&scenarios, |scenario, seed| policy.setup(size.of(scenario), seed));
             let reports = simulate(&setups, &out, resume)?;
             say(format!("{} runs", reports.len()));
         }
@@ -212,6 +219,15 @@ impl Policy {
             hint: self.hint,
             clients: self.clients,
             trace: false,
+        }
+    }
+}
+
+impl Size {
+    fn of(self, scenario: Scenario) -> Scenario {
+        Scenario {
+            workers: self.workers.unwrap_or(scenario.workers),
+            ..scenario
         }
     }
 }
