@@ -112,7 +112,7 @@ pub fn median(mut of: Vec<f64>) -> f64 {
     of.sort_by(f64::total_cmp);
     let n = of.len();
     match (of.get(n / 2), of.get((n / 2).wrapping_sub(1))) {
-        (Some(high), Some(low)) if n % 2 == 0 => f64::midpoint(*low, *high),
+        (Some(high), Some(low)) if n.is_multiple_of(2) => f64::midpoint(*low, *high),
         (Some(middle), _) => *middle,
         _ => 0.0,
     }

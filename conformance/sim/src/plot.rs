@@ -80,7 +80,7 @@ fn title(area: &Area<'_>, run: &Run, report: &Report) -> Drawn {
     let name = format!("{}: {}", scenario.name, scenario.about);
     area.draw_text(&name, &large, (24, 18))?;
     let figures = format!(
-        "goodput {:.3} of the clairvoyant bound    attempts {:.2} a call    critical success {:.3}    false accepts {:.4}",
+        "goodput {:.3} of the clairvoyant bound, {:.2} attempts a call, critical success {:.3}, false accepts {:.4}",
         report.goodput, report.attempts, report.critical, report.false_accepts
     );
     area.draw_text(&figures, &small, (24, 50))?;
@@ -150,7 +150,7 @@ fn legend(area: &Area<'_>, entries: &[(&str, RGBColor)]) -> Drawn {
             .color(&INK)
             .pos(Pos::new(HPos::Right, VPos::Top));
         area.draw_text(word, &anchored, (x, 12))?;
-        x -= word.len() as i32 * 7 + 16;
+        x -= word.len() as i32 * 6 + 18;
         area.draw(&Rectangle::new([(x, 13), (x + 10, 23)], color.filled()))?;
         x -= 18;
     }
@@ -222,7 +222,7 @@ fn work(area: &Area<'_>, run: &Run) -> Drawn {
     }
     let jobs: Vec<_> = run.calls.iter().map(job).collect();
     schedule(&jobs, &supply(&run.setup.scenario), |from, to, work| {
-        bound.add(from, to, work)
+        bound.add(from, to, work);
     });
     let most = f64::from(run.setup.scenario.capacity());
     let mut chart = panel(area, run, "Workers busy", most)?;
