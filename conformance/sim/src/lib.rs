@@ -28,6 +28,7 @@ mod plain;
 mod plot;
 mod present;
 mod progress;
+mod record;
 mod relay;
 pub mod replay;
 pub mod scenario;
@@ -44,7 +45,7 @@ use caller::ClientKind;
 use door::{Admission, HintKind};
 use scenario::Scenario;
 
-pub use world::{CallRecord, Counts, Run, Span};
+pub use record::{CallRecord, Counts, Run, Span};
 
 /// What to simulate.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,12 +18,12 @@ use holdoff_contract::Tier;
 use serde::Serialize;
 
 use crate::bound::{Job, Supply, fluid_edf};
+use crate::record::{CallRecord, Run};
 use crate::scenario::REJECT_COST;
 use crate::series::BIN;
 use crate::time::{Nanos, SECOND, as_seconds};
 use crate::workers::supply;
 use crate::workload::capacity_rate;
-use crate::world::{CallRecord, Run};
 
 /// The figures of a run; shares unless it says otherwise. See the module.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -14,10 +14,10 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::bound::schedule;
 use crate::metrics::{Report, job};
+use crate::record::Run;
 use crate::series::{BIN, Bin};
 use crate::time::{Nanos, SECOND, as_seconds};
 use crate::workers::supply;
-use crate::world::Run;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;

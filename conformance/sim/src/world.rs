@@ -4,6 +4,8 @@
 //! that was set for later; and the next expiry of each door. At equal times the order is fixed, so that a run depends on
 //! its setup alone.
 
+mod writing;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -16,73 +18,14 @@ use rand_pcg::Pcg64Mcg;
 use crate::Setup;
 use crate::caller::{Answer, Caller, Callers, Next};
 use crate::door::{Ask, Door, Turn, Verdict};
+use crate::record::{CallRecord, Counts, Run, Span};
 use crate::relay::{self, RESERVE};
 use crate::scenario::{Network, REJECT_COST, Scenario, TENANTS};
 use crate::series::{BIN, Series};
 use crate::time::{Nanos, Origin};
-use crate::trace::{self, Decided, Line};
+use crate::trace::{self, Line};
 use crate::workers::{Task, Workers};
 use crate::workload::{Arrival, arrivals};
-
-/// How one call went.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CallRecord {
-    /// What it was.
-    pub arrival: Arrival,
-    /// Sends.
-    pub attempts: u32,
-    /// Worker time it took when it ran, at last; before that what it would have taken on arrival.
-    pub took: Nanos,
-    /// When it was answered in time; `None` = it failed.
-    pub served: Option<Nanos>,
-}
-
-/// What was counted on the side of the server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Accepted attempts, by tier.
-    pub accepted: [u32; 3],
-    /// Those of them that were answered in time.
-    pub kept: [u32; 3],
-    /// Refusals at the door.
-    pub refused: u32,
-    /// Worker time spent on tasks, and on those of them whose answer came too late.
-    pub busy: Nanos,
-    /// See `busy`.
-    pub wasted: Nanos,
-}
-
-/// A task on a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Its start.
-    pub from: Nanos,
-    /// When its worker was free again.
-    pub to: Nanos,
-    /// Worker time it needed; the rest of the time its worker made no progress or rejected others.
-    pub need: Nanos,
-    /// Its caller still waited when it was done.
-    pub kept: bool,
-}
-
-/// A finished run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Run {
-    /// What was simulated.
-    pub setup: Setup,
-    /// Every call, in order of arrival.
-    pub calls: Vec<CallRecord>,
-    /// Counts.
-    pub counts: Counts,
-    /// Over time.
-    pub series: Series,
-    /// When workers were busy, with what.
-    pub spans: Vec<Span>,
-    /// Retries of the product's callers that left before the end of their hint.
-    pub early_retries: u32,
-    /// The decisions, where they were asked for.
-    pub trace: Vec<Line>,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -517,61 +460,5 @@ fn rank(state: holdoff_contract::ServiceState) -> u8 {
         Recovering => 1,
         Congested => 2,
         Shedding => 3,
-    }
-}
-
-/// The trace; nothing of it where it was not asked for.
-impl World {
-    fn ms(t: Nanos) -> f64 {
-        (t / 1_000) as f64 / 1_000.0
-    }
-
-    fn write_decision(&mut self, call: u32, ask: &Ask, verdict: &Verdict) {
-        if !self.setup.trace {
-            return;
-        }
-        let (decision, code, predicted) = match verdict {
-            Verdict::Accepted { predicted, .. } => (Decided::Accept, None, Some(*predicted)),
-            Verdict::Refused(overload) => (
-                Decided::Reject,
-                Some(overload.code_label().to_owned()),
-                overload.predicted_wait.map(crate::time::whole),
-            ),
-        };
-        let left = ask.time_left.map_or(Nanos::MAX, crate::time::whole);
-        let arrival = self.calls[call as usize].record.arrival;
-        self.calls[call as usize].line = self.trace.len() as u32;
-        self.trace.push(Line {
-            t_ms: Self::ms(self.now),
-            tenant: Some(self.tenants[usize::from(ask.tenant)].clone()),
-            class: ask.class.name().to_owned(),
-            tier: ask.tier.into(),
-            deadline_ms: Self::ms(left.min(arrival.deadline.saturating_sub(self.now))),
-            decision,
-            code,
-            predicted_wait_ms: predicted.map(Self::ms),
-            started_ms: None,
-            finished_ms: None,
-            call: Some(u64::from(call)),
-        });
-    }
-
-    fn line(&mut self, call: u32) -> Option<&mut Line> {
-        let line = self.calls[call as usize].line as usize;
-        self.trace.get_mut(line)
-    }
-
-    fn write_start(&mut self, call: u32, started: Nanos, finished: Nanos) {
-        if let Some(line) = self.line(call) {
-            line.started_ms = Some(Self::ms(started));
-            line.finished_ms = Some(Self::ms(finished));
-        }
-    }
-
-    fn write_refusal(&mut self, call: u32, overload: &Overload) {
-        let code = overload.code_label();
-        if let Some(line) = self.line(call).filter(|line| line.code.is_none()) {
-            line.code = Some(code.to_owned());
-        }
     }
 }

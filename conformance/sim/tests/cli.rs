@@ -1,5 +1,7 @@
 //! The command line: files that it writes, and bad input that it names.
 
+#![allow(clippy::unwrap_used, reason = "a test helper fails the test")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

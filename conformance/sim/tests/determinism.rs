@@ -1,5 +1,7 @@
 //! The same seed gives the same run, whatever the real clock says.
 
+#![allow(clippy::unwrap_used, reason = "a test helper fails the test")]
+
 use std::time::Duration;
 
 use holdoff_sim::caller::ClientKind;

@@ -1,5 +1,7 @@
 //! The gates on one seed of four scenarios, and the negative controls that they must catch.
 
+#![allow(clippy::unwrap_used, reason = "a test helper fails the test")]
+
 use holdoff_sim::caller::ClientKind;
 use holdoff_sim::door::{Admission, HintKind};
 use holdoff_sim::gates::{self, Case, Verdict};
