@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use holdoff::tower::{CounterSnapshot, Error, Progress};
+use holdoff::tower::{AttemptContext, CounterSnapshot, Error, Progress};
+use http::HeaderMap;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -171,6 +173,19 @@ pub fn origins(trusted: &[String]) -> anyhow::Result<Vec<holdoff::tower::Origin>
         .iter()
         .map(|text| Ok(text.trim_end_matches('/').parse()?))
         .collect()
+}
+
+/// What a tracer does: keeps the trace of a `traceparent` that is there, and makes this attempt a parent of its own.
+pub fn trace(fields: &mut HeaderMap, _: AttemptContext) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let parent = NEXT.fetch_add(1, Ordering::Relaxed);
+    let given = fields.get("traceparent").and_then(|value| value.to_str().ok());
+    let parts: Vec<&str> = given.unwrap_or_default().split('-').collect();
+    if let ["00", trace, _, flags] = parts[..]
+        && let Ok(value) = format!("00-{trace}-{parent:016x}-{flags}").parse()
+    {
+        fields.insert("traceparent", value);
+    }
 }
 
 /// Deadline of a call command.

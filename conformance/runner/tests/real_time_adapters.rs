@@ -144,6 +144,20 @@ fn a_program_that_refuses_to_be_configured_is_a_failed_setup_and_not_a_pass() {
     fails_saying(&broken(body), "no such knob");
 }
 
+#[test]
+fn a_policy_that_makes_no_sense_may_be_refused_by_name() {
+    let refuse = |words: &str| {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let script = dir.path().join("adapter.sh");
+        let body = format!(r#"read -r line; printf '{{"id":"2","error":"{words}"}}\n'; cat > /dev/null"#);
+        std::fs::write(&script, format!("read -r hello\n{HELLO}\n{body}\n")).expect("the script is written");
+        let adapter = format!("sh {}", script.display());
+        runner(&["client", "--adapter", &adapter, "--filter", "window-floor-binds"])
+    };
+    assert_eq!(refuse("backoff_base_ms is 0; it must be 1 or more").code, Some(0));
+    fails_saying(&refuse("no"), "names \"backoff\"");
+}
+
 /// A client that never sends a request and says to every call whatever it is told to say.
 fn liar(result: &str, filter: &str) -> Ran {
     let dir = tempfile::tempdir().expect("a temporary directory");

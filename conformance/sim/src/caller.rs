@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_contract::{Overload, Retry};
-use holdoff_policy::{Action, Call, CallSpec, Destination, Outcome, Policy, Replay, Safety};
+use holdoff_policy::{Action, Call, CallSpec, Destination, Instances, Outcome, Policy, Replay, Safety};
 use rand_pcg::Pcg64Mcg;
 
 use crate::plain::{Bucket, Plain};
-use crate::scenario::PROCESSES;
+use crate::scenario::{PROCESSES_EACH, TENANTS};
 use crate::time::{Nanos, Origin, SECOND, whole};
 use crate::workload::Arrival;
 
@@ -121,7 +121,7 @@ impl Callers {
     /// Nobody calls yet.
     pub fn new(origin: Origin, rng: Pcg64Mcg) -> Self {
         let policy = Policy::default();
-        let processes = usize::from(PROCESSES);
+        let processes = usize::from(PROCESSES_EACH * TENANTS);
         Self {
             origin,
             destinations: (0..processes).map(|_| Destination::new(&policy)).collect(),
@@ -143,7 +143,8 @@ impl Callers {
             replay: Replay::Bytes,
             deadline: Some(Duration::from_nanos(deadline - now)),
             tier: Some(tier),
-            another_instance: false,
+            caller: None,
+            instances: Instances::default(),
             incoming: None,
         };
         Caller::Holdoff(Box::new(Call::new(

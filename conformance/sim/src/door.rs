@@ -14,7 +14,7 @@ use holdoff_contract::{Overload, ServiceState, Tier};
 
 pub use baseline::{Baseline, Rule};
 pub use hinter::{HintKind, Hinter};
-pub use product::Product;
+pub use product::{Edge, Product};
 
 use crate::scenario::Scenario;
 use crate::time::{Nanos, Origin};
@@ -31,6 +31,12 @@ pub struct Ask {
     pub tier: Tier,
     /// What the caller says is left of its time; `None` where it says nothing.
     pub time_left: Option<Duration>,
+    /// The client process that sends it.
+    pub process: u16,
+    /// The call; its attempts share an Idempotency-Key.
+    pub call: u32,
+    /// Which attempt of it.
+    pub attempt: u32,
 }
 
 /// The answer at the door.
@@ -86,8 +92,10 @@ pub trait Door {
 /// The rules of admission by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Admission {
-    /// The product's controller
+    /// The product's controller, with the edge before it
     Holdoff,
+    /// The product's controller without the edge
+    NoEdge,
     /// A bounded first-in-first-out queue
     Fifo,
     /// CoDel: a queue that was not empty for long keeps nothing old
@@ -105,6 +113,7 @@ impl Admission {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Holdoff => "holdoff",
+            Self::NoEdge => "no-edge",
             Self::Fifo => "fifo",
             Self::Codel => "codel",
             Self::Limit => "limit",
@@ -124,7 +133,8 @@ impl Admission {
         origin: Origin,
     ) -> Result<Box<dyn Door>, holdoff_admission::ProfileError> {
         let rule = match self {
-            Self::Holdoff => return Ok(Box::new(Product::new(scenario, hint, origin)?)),
+            Self::Holdoff => return Ok(Box::new(Product::new(scenario, hint, Edge::On, origin)?)),
+            Self::NoEdge => return Ok(Box::new(Product::new(scenario, hint, Edge::Off, origin)?)),
             Self::Fifo => Rule::Bounded,
             Self::Codel => Rule::Codel,
             Self::Limit => Rule::Limit,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdoff_contract::{Attempt, CalledAs, Overload, Relay, Tier};
 use holdoff_policy::{
-    Action, Call, CallSpec, Destination, Finish, Incoming, Outcome, Policy, Replay, Safety,
+    Action, Call, CallSpec, Destination, Finish, Incoming, Instances, Outcome, Policy, Replay, Safety,
 };
 use rand_pcg::Pcg64Mcg;
 
@@ -31,7 +31,8 @@ pub(crate) fn pass_up(
             replay: Replay::Bytes,
             deadline: Some(Duration::from_secs(60)),
             tier: Some(tier),
-            another_instance: false,
+            caller: None,
+            instances: Instances::default(),
             incoming: Some(Incoming {
                 attempt: Attempt::saturating(1),
                 retries: false,

@@ -73,8 +73,8 @@ pub struct Scenario {
 pub const REJECT_COST: Nanos = MS / 10;
 /// Tenants, named `tenant-0` to `tenant-9`; equally busy unless one is noisy.
 pub const TENANTS: u16 = 10;
-/// Client processes; each has its own retry budget and waiting room, as a fleet of callers has.
-pub const PROCESSES: u16 = 200;
+/// Client processes of each tenant; each has its own retry budget, hold-offs and waiting room, as a fleet of callers has.
+pub const PROCESSES_EACH: u16 = 20;
 
 impl Scenario {
     const fn new(name: &'static str, about: &'static str, disturbance: Disturbance, seconds: u64) -> Self {

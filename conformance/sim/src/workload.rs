@@ -8,7 +8,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Exp, LogNormal};
 use rand_pcg::Pcg64Mcg;
 
-use crate::scenario::{Disturbance, PROCESSES, Scenario, TENANTS};
+use crate::scenario::{Disturbance, PROCESSES_EACH, Scenario, TENANTS};
 use crate::time::{MS, Nanos, SECOND, seconds};
 
 /// A kind of task.
@@ -53,7 +53,7 @@ pub struct Arrival {
     pub tier: Tier,
     /// Whose: 0..[`TENANTS`].
     pub tenant: u16,
-    /// The client process it comes from: 0..[`PROCESSES`].
+    /// The client process it comes from: the tenant's number plus a multiple of [`TENANTS`].
     pub process: u16,
     /// It is one of the odd callers of the scenario.
     pub odd: bool,
@@ -112,6 +112,7 @@ pub fn arrivals(scenario: &Scenario, seed: u64) -> Vec<Arrival> {
             let own = rate * scenario.base_load / f64::from(TENANTS);
             draw.poisson(&mut out, scenario, quiet..calm, own * (factor - 1.0));
             for arrival in &mut out[more..] {
+                arrival.process -= arrival.tenant;
                 arrival.tenant = 0;
             }
             let noisy = out
@@ -176,15 +177,17 @@ impl Draw {
         let more = if class == Class::Long { 3.0 } else { 0.0 };
         let need = (class.mean() as f64 * self.service.sample(rng)) as Nanos;
         let odd = scenario.odd_callers.map_or(0.0, |(share, _)| share);
+        let tenant = rng.random_range(0..TENANTS);
+        let nth = rng.random_range(0..PROCESSES_EACH);
         Arrival {
             at,
             deadline: at + seconds(patience + more),
             need,
             class,
             tier,
-            tenant: rng.random_range(0..TENANTS),
-            process: rng.random_range(0..PROCESSES),
-            odd: rng.random_bool(odd),
+            tenant,
+            process: tenant + nth * TENANTS,
+            odd: f64::from(nth) < odd * f64::from(PROCESSES_EACH),
         }
     }
 }

@@ -274,6 +274,9 @@ impl World {
             tenant: arrival.tenant,
             class: arrival.class,
             tier: arrival.tier,
+            process: arrival.process,
+            call,
+            attempt: attempts,
             time_left: told.map(|left| {
                 left.saturating_sub(reserve)
                     .mul_f64(self.setup.scenario.overstated)

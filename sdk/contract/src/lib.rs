@@ -84,6 +84,7 @@ pub mod limits;
 mod overload;
 mod propagate;
 pub mod read;
+pub mod vocabulary;
 mod words;
 pub mod write;
 

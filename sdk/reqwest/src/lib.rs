@@ -31,6 +31,7 @@
 //! The waiting and sending is `holdoff-tower`; this crate converts. reqwest's own retries are off, and
 //! `Overload-Tenant` does not follow a redirect to another origin.
 
+pub mod adapter;
 mod body;
 mod builder;
 mod client;
@@ -40,8 +41,11 @@ mod transport;
 pub use builder::{ClientBuilder, WrappedClientTrusted};
 pub use client::Client;
 pub use holdoff_tower::{
-    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, PassUp, Progress, Refused,
+    AttemptContext, CallOptions, CallReport, CounterSnapshot, Counters, Error, Identify, InvalidInstances,
+    InvalidOrigin, Observer, PassUp, Progress, Refused, describe_metrics,
 };
+#[cfg(feature = "toml")]
+pub use holdoff_tower::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};
 pub use request::RequestBuilder;
 pub use reqwest;
 pub use reqwest::Response;

@@ -39,21 +39,30 @@
 
 mod body;
 mod builder;
+mod caller;
 mod clock;
 mod drive;
 mod error;
+mod instances;
+mod names;
 mod options;
 mod origin;
 mod plan;
 mod reject;
 mod service;
 mod telemetry;
+mod vocabulary;
 
 pub use body::{Once, ReplayBody, ResponseBody};
 pub use builder::OverloadLayerBuilder;
+pub use caller::{Identify, by_authorization};
 pub use error::{BoxError, Classify, Error, Failure, PassUp, Refused, by_io_kind};
+pub use instances::{InstanceList, InvalidInstances};
+pub use names::describe_metrics;
 pub use options::{AttemptContext, CallOptions, CallReport, Progress};
 pub use origin::{InvalidOrigin, Origin};
 pub use reject::Redirected;
 pub use service::{CallFuture, OverloadLayer, OverloadService};
-pub use telemetry::{CounterSnapshot, Counters};
+pub use telemetry::{CounterSnapshot, Counters, Observer};
+#[cfg(feature = "toml")]
+pub use vocabulary::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};

@@ -10,10 +10,12 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use holdoff_contract::Scope;
 use holdoff_contract::limits::{MAX_BODY_READ, MAX_BODY_TIME};
-use holdoff_contract::read::{Compat, Head, ReadOptions, Reading};
+use holdoff_contract::read::{Compat, ReadOptions, Reading};
+use holdoff_contract::vocabulary::Vocabulary;
+use holdoff_contract::{OverloadStatus, Scope};
 use holdoff_policy::Outcome;
+use http::response::Parts;
 use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -32,19 +34,21 @@ pub(crate) const DRAIN_TIME: Duration = Duration::from_millis(100);
 pub struct Redirected;
 
 /// When a response came, and what bounds reading it.
-pub(crate) struct Receipt {
+pub(crate) struct Receipt<'a> {
     /// When its head was there.
     pub(crate) received: Instant,
     /// Where the time limit of the attempt ends.
     pub(crate) limit: Option<Instant>,
     pub(crate) compat: Compat,
+    /// What words of its own the destination has.
+    pub(crate) vocabulary: &'a Vocabulary,
 }
 
-/// Tells what a response means. Only 429, 503 and 504 are looked into: no hint is taken from anything else
-/// (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
+/// Tells what a response means. Only 429, 503, 504 and the statuses of a declared vocabulary are looked into: no hint is
+/// taken from anything else (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
 pub(crate) async fn judge<B>(
     response: Response<B>,
-    receipt: &Receipt,
+    receipt: &Receipt<'_>,
     counters: &Counters,
 ) -> (Response<ResponseBody<B>>, Outcome)
 where
@@ -52,28 +56,15 @@ where
 {
     let (parts, mut body) = response.into_parts();
     let mut seen = Seen::default();
+    let redirected = parts.extensions.get::<Redirected>().is_some();
+    let none = Vocabulary::NONE;
+    let vocabulary = if redirected { &none } else { receipt.vocabulary };
     let outcome = match parts.status {
         status if status.is_success() => Outcome::Success,
-        StatusCode::BAD_GATEWAY => Outcome::BadGateway,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            let options = ReadOptions {
-                now: clock::wall(),
-                compat: receipt.compat,
-            };
-            let head = Head::read(parts.status, &parts.headers, &options);
-            let whole = head.wants_body() && read_whole(&mut body, &mut seen, receipt).await;
-            match head.finish(whole.then_some(&*seen.bytes)) {
-                Reading::Overload(mut overload, malformed) => {
-                    counters.malformed(malformed.sources);
-                    if parts.extensions.get::<Redirected>().is_some() {
-                        overload.scope = Scope::Request;
-                    }
-                    Outcome::Overload(overload)
-                }
-                Reading::NotOverload if parts.status == StatusCode::GATEWAY_TIMEOUT => Outcome::BadGateway,
-                Reading::NotOverload => Outcome::Answered,
-            }
+        status if may_refuse(status) || vocabulary.has_status(status) => {
+            read(&parts, &mut body, &mut seen, receipt, vocabulary, counters).await
         }
+        StatusCode::BAD_GATEWAY => Outcome::BadGateway,
         _ => Outcome::Answered,
     };
     (
@@ -82,9 +73,45 @@ where
     )
 }
 
+fn may_refuse(status: StatusCode) -> bool {
+    OverloadStatus::from_u16(status.as_u16()).is_some()
+}
+
+/// Reads an answer that may be a refusal.
+async fn read<B>(
+    parts: &Parts,
+    body: &mut B,
+    seen: &mut Seen<B::Error>,
+    receipt: &Receipt<'_>,
+    vocabulary: &Vocabulary,
+    counters: &Counters,
+) -> Outcome
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let options = ReadOptions {
+        now: clock::wall(),
+        compat: receipt.compat,
+    };
+    let head = vocabulary.head(parts.status, &parts.headers, &options);
+    let whole = head.wants_body() && read_whole(body, seen, receipt).await;
+    match head.finish(whole.then_some(&*seen.bytes)) {
+        Reading::Overload(mut overload, malformed) => {
+            if parts.extensions.get::<Redirected>().is_some() {
+                overload.scope = Scope::Request;
+            }
+            counters.refused(&overload, malformed.sources);
+            Outcome::Overload(overload)
+        }
+        Reading::NotOverload if parts.status == StatusCode::GATEWAY_TIMEOUT => Outcome::BadGateway,
+        Reading::NotOverload if parts.status == StatusCode::BAD_GATEWAY => Outcome::BadGateway,
+        Reading::NotOverload => Outcome::Answered,
+    }
+}
+
 /// Reads a body into `seen`, and tells whether that is all of it: not where it is longer than 64 KiB, fails, or is
 /// not there in time.
-async fn read_whole<B>(body: &mut B, seen: &mut Seen<B::Error>, receipt: &Receipt) -> bool
+async fn read_whole<B>(body: &mut B, seen: &mut Seen<B::Error>, receipt: &Receipt<'_>) -> bool
 where
     B: Body<Data = Bytes> + Unpin,
 {

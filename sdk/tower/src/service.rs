@@ -15,13 +15,16 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
+use tracing::Instrument;
 
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
-use crate::drive::{Inner, drive};
+use crate::drive::{Inner, call_span, drive};
 use crate::error::{BoxError, Classify, Error};
+use crate::options::BeforeSend;
 use crate::plan::{Defaults, Plan};
 use crate::telemetry::Counters;
+use crate::vocabulary::Vocabularies;
 
 /// What all calls through one layer share.
 #[derive(Debug)]
@@ -29,9 +32,11 @@ pub(crate) struct Shared {
     pub(crate) policy: Arc<Policy>,
     pub(crate) destinations: Destinations,
     pub(crate) compat: Compat,
+    pub(crate) vocabularies: Vocabularies,
     pub(crate) defaults: Defaults,
     pub(crate) classify: Classify,
     pub(crate) entropy: Entropy,
+    pub(crate) before_send: Option<BeforeSend>,
     pub(crate) counters: Counters,
 }
 
@@ -105,7 +110,8 @@ where
         // The service that was polled ready is the one to use; the clone left behind is polled next time.
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
+        let span = call_span(&request);
         let plan = Plan::new(request, &self.shared.defaults);
-        Box::pin(drive(inner, plan, Arc::clone(&self.shared)))
+        Box::pin(drive(inner, plan, Arc::clone(&self.shared)).instrument(span))
     }
 }

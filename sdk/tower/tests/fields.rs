@@ -171,3 +171,59 @@ async fn what_a_layer_has_as_default_is_said_where_the_call_is_silent() {
         (50, Some("critical"))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_refuses_in_words_of_its_own_and_another_does_not() {
+    use holdoff_contract::vocabulary::{BodyMatch, Declaration, Delay, Literal, Refusal};
+
+    let refusal = Refusal {
+        code: "queue_full".into(),
+        status: vec![529],
+        applied: Some("no".into()),
+        body: Some(BodyMatch {
+            pointer: "/error".into(),
+            value: Some(Literal::Text("busy".into())),
+        }),
+        delay: Some(Delay {
+            header: Some("x-wait".into()),
+            unit: "ms".into(),
+            ..Delay::default()
+        }),
+        ..Refusal::default()
+    };
+    let declaration = Declaration {
+        refusals: vec![refusal],
+        ..Declaration::default()
+    };
+    let vocabulary = declaration.build().unwrap();
+    let own = "http://a.example".parse().unwrap();
+    let layer = OverloadLayer::builder().vocabulary_of(own, vocabulary).build();
+    let busy = || {
+        Step::Answer(support::answer(
+            529,
+            &[("x-wait", "400")],
+            support::full(r#"{"error": "busy"}"#),
+        ))
+    };
+    let server = Server::new([busy()]);
+    let post = support::post("work", CallOptions::new());
+    assert_eq!(call(&layer, &server, post).await.unwrap().status(), 200);
+    let gap = server.gaps()[0];
+    assert!((support::ms(400)..=support::ms(601)).contains(&gap), "{gap:?}");
+
+    // The words of one are no words of another, and their body is handed on whole.
+    let server = Server::new([busy()]);
+    let mut request = get(CallOptions::new());
+    *request.uri_mut() = "http://b.example/work".parse().unwrap();
+    let answer = call(&layer, &server, request).await.unwrap();
+    assert_eq!((answer.status().as_u16(), server.seen().len()), (529, 1));
+
+    // An answer with that status that is no refusal is handed on whole, though it was looked into.
+    let other = support::answer(529, &[], support::full(r#"{"error": "other"}"#));
+    let server = Server::new([Step::Answer(other)]);
+    let answer = call(&layer, &server, get(CallOptions::new())).await.unwrap();
+    let body = http_body_util::BodyExt::collect(answer.into_body())
+        .await
+        .unwrap();
+    assert_eq!(body.to_bytes(), r#"{"error": "other"}"#);
+}

@@ -57,6 +57,15 @@ pub(crate) fn latest(place: Nanos) -> Nanos {
     (place as f64 * (1.0 + SCATTER)) as Nanos
 }
 
+/// What is left of a window that was given before.
+pub(crate) fn left(after: Nanos, max: Nanos, floor: Nanos) -> Window {
+    let after = after.max(floor).div_ceil(MS) * MS;
+    Window {
+        after,
+        max: (max.div_ceil(MS) * MS).max(after + WIDTH),
+    }
+}
+
 impl Line {
     /// Where somebody whose own line ends at `own` would stand.
     pub(crate) fn place(&self, at: At, own: Nanos) -> Nanos {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use holdoff_admission::profile::{Class as ClassProfile, TierLimits, Tiers};
-use holdoff_admission::{ClassId, Controller, Decision, Ending, Profile, ProfileError, Step, Ticket, Work};
+use holdoff_admission::{
+    Caller, ClassId, Controller, Decision, Ending, Profile, ProfileError, Step, Ticket, Work,
+};
 use holdoff_contract::{Overload, Retry};
 
 use super::{Ask, Door, HintKind, Hinter, Look, Turn, Verdict};
@@ -22,6 +24,16 @@ pub struct Product {
     long: ClassId,
     tenants: Vec<String>,
     hinter: Hinter,
+    edge: Edge,
+}
+
+/// Whether callers are known to the controller, so that it can stop those that come back too early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Each client process is a caller, and each call has an Idempotency-Key.
+    On,
+    /// Nothing is known of callers.
+    Off,
 }
 
 /// Greatest wait bound W of every tier in the simulated service, 1 s (DESIGN section 4).
@@ -65,7 +77,12 @@ impl Product {
     ///
     /// # Errors
     /// When the controller refuses the profile.
-    pub fn new(scenario: &Scenario, hint: HintKind, origin: Origin) -> Result<Self, ProfileError> {
+    pub fn new(
+        scenario: &Scenario,
+        hint: HintKind,
+        edge: Edge,
+        origin: Origin,
+    ) -> Result<Self, ProfileError> {
         let controller = Controller::new(profile(scenario), origin.at(0))?;
         Ok(Self {
             short: controller.class(Some(Class::Short.name())),
@@ -75,6 +92,7 @@ impl Product {
             tickets: Vec::new(),
             tenants: (0..TENANTS).map(|n| format!("tenant-{n}")).collect(),
             hinter: Hinter::new(hint),
+            edge,
         })
     }
 
@@ -129,7 +147,18 @@ impl Door for Product {
             bytes: 1_024,
             may_defer: false,
         };
-        match self.controller.admit(instant, work, &mut ()) {
+        let decision = match self.edge {
+            Edge::Off => self.controller.admit(instant, work, &mut ()),
+            Edge::On => {
+                let caller = Caller {
+                    id: u64::from(ask.process),
+                    key: Some(u64::from(ask.call)),
+                    attempt: u8::try_from(ask.attempt).ok(),
+                };
+                self.controller.admit_from(instant, work, &caller, &mut ())
+            }
+        };
+        match decision {
             Decision::Accept {
                 ticket,
                 predicted_wait,

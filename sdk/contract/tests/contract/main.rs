@@ -8,5 +8,6 @@ mod propagating;
 mod properties;
 mod reading;
 mod request_fields;
+mod vocabulary;
 mod wire;
 mod writing;

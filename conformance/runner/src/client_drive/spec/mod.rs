@@ -22,6 +22,9 @@ pub struct ClientCase {
     /// The policy given to `configure`; absent means the implementation's own default.
     #[serde(default)]
     pub policy: Option<Value>,
+    /// The client may refuse this policy instead; then its refusal must contain this word.
+    #[serde(default)]
+    pub refusal_names: Option<String>,
     /// Ports of the case that the client is told to trust.
     #[serde(default)]
     pub trusted: Vec<Port>,
