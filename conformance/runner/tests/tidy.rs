@@ -73,6 +73,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "holdoff-sim",
+        &["holdoff-contract", "holdoff-policy", "holdoff-admission"],
+    ),
+    (
         "holdoff-examples",
         &[
             "holdoff",

@@ -186,7 +186,7 @@ impl Controller {
             };
         }
         if ask.tier == Tier::Critical {
-            let (rate, burst) = self.critical_share(&ask);
+            let (rate, burst) = self.critical_share();
             self.tenants[ask.tenant.0]
                 .critical
                 .take(now, ask.charge, rate, burst);
@@ -357,14 +357,20 @@ impl Controller {
         let Some(slot) = self.slots.live(&ticket).cloned() else {
             return;
         };
+        let running = match slot.place {
+            Place::Running(at) => Some(self.pool.is_held(at, now)),
+            Place::Queued(_) | Place::Free => None,
+        };
         self.ghosts.idle(now, &self.pool);
         self.release(ticket.slot);
-        if !matches!(slot.place, Place::Running(_)) {
-            return;
-        }
+        let Some(was_held) = running else { return };
         self.ghosts.worker_free(now, &self.queues);
         let class = &mut self.classes[usize::from(slot.class.0)];
         let service = match ending {
+            Ending::Completed { service } if was_held => {
+                class.sample_held(now, service, self.pool.workers);
+                service
+            }
             Ending::Completed { service } => {
                 class.sample(now, service);
                 service

@@ -104,6 +104,11 @@ impl Pool {
         self.running.get(index).map(|moved| moved.slot)
     }
 
+    /// Was the task at this index held, or is it?
+    pub(crate) fn is_held(&self, index: usize, now: Nanos) -> bool {
+        self.running.get(index).is_some_and(|run| run.is_held(now))
+    }
+
     pub(crate) fn measure(&mut self, now: Nanos) {
         let held = self.running.iter().filter(|run| run.is_held(now)).count() as u32;
         self.effective = self.workers.saturating_sub(held).max(1);
