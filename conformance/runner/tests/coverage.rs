@@ -1,8 +1,6 @@
 //! Requirement and case hold each other: no case without a requirement (the loader sees to it), and no requirement
 //! without a case, unless `conformance/coverage.toml` says why.
 
-#![expect(clippy::unwrap_used, reason = "a test: what cannot be read fails it")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdoff_conformance::case;
@@ -34,10 +32,14 @@ fn every_requirement_has_a_case_or_a_reason_and_never_both() {
     for requirement in set.requirements.iter() {
         let id = &requirement.id;
         match (spoken_for.contains(id), coverage.without_case.get(id)) {
-            (false, None) => wrong.push(format!(
-                "{id} has no case: write one, or say why in coverage.toml"
-            )),
-            (true, Some(_)) => wrong.push(format!("{id} has a case: take it out of coverage.toml")),
+            (false, None) => {
+                wrong.push(format!(
+                    "{id} has no case: write one, or say why in coverage.toml"
+                ));
+            }
+            (true, Some(_)) => {
+                wrong.push(format!("{id} has a case: take it out of coverage.toml"));
+            }
             (false, Some(reason)) if reason.trim().len() < 10 => {
                 wrong.push(format!("{id}: that is no reason"))
             }
