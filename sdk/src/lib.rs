@@ -61,6 +61,7 @@
 //! | here | is |
 //! |---|---|
 //! | [`Client`] and the rest of the root | the client with reqwest's manners (feature `reqwest`, on by default) |
+//! | `tonic` | the layers for tonic clients and servers, and the `Status` of an overload (feature `tonic`) |
 //! | `tower` | the layer for hyper, tonic and other tower stacks (feature `tower`) |
 //! | [`policy`] | when to try again and when to stop |
 //! | [`contract`] | the vocabulary, and how it is written and read |
@@ -79,6 +80,8 @@ pub use holdoff_reqwest::{
 };
 #[cfg(all(feature = "reqwest", feature = "toml"))]
 pub use holdoff_reqwest::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};
+#[cfg(feature = "tonic")]
+pub use holdoff_tonic as tonic;
 #[cfg(feature = "tower")]
 pub use holdoff_tower as tower;
 #[cfg(all(feature = "tower", not(feature = "reqwest")))]

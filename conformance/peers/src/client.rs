@@ -22,6 +22,8 @@ use crate::{clock, parse};
 pub trait Flavour: Send + Sync + 'static {
     /// A configured client; calls on clones share hold-offs and budgets.
     type Client: Clone + Send + Sync + 'static;
+    /// What a call ends with that was not answered.
+    type Error: Send;
     /// `implementation.name`.
     const NAME: &'static str;
     /// `capabilities`.
@@ -39,7 +41,10 @@ pub trait Flavour: Send + Sync + 'static {
         client: Self::Client,
         command: CallCommand,
         progress: &Progress,
-    ) -> impl Future<Output = anyhow::Result<Result<Answered, Error>>> + Send;
+    ) -> impl Future<Output = anyhow::Result<Result<Answered, Self::Error>>> + Send;
+
+    /// The SDK's own error in it.
+    fn error(ended: &Self::Error) -> Option<&Error>;
 
     /// The client's counts.
     fn counters(&self, client: &Self::Client) -> CounterSnapshot;
@@ -97,7 +102,11 @@ impl<F: Flavour> ClientAdapter<F> {
         let mut result = match done {
             None => reply::cancelled(progress.attempts(), elapsed),
             Some(Err(error)) => reply::unusable(error),
-            Some(Ok(result)) => reply::result(result.as_ref().copied(), elapsed),
+            Some(Ok(Ok(answered))) => reply::result(Ok(answered), elapsed),
+            Some(Ok(Err(ended))) => match F::error(&ended) {
+                Some(error) => reply::result(Err(error), elapsed),
+                None => reply::unusable("the call ended with an error that is not the SDK's"),
+            },
         };
         self.flavour.finish(&mut result);
         Ok(json!({"result": result}))

@@ -267,12 +267,16 @@ impl Call {
         self.instance = self.next_instance();
         self.attempts = self.attempts.saturating_add(1);
         self.phase = Phase::InFlight { since: now };
-        self.held_until = None;
+        let held = self.held_until.take().is_some();
         if let Some(retry) = self.pending.take() {
             emit_sent_again(retry, now, destination, events);
         } else {
             // What held the first send was no refusal of this call.
             self.last = None;
+            if held {
+                events.emit(Event::Released);
+                emit_levels(destination, events);
+            }
         }
         let own = Attempt::saturating(self.attempts);
         let attempt = self

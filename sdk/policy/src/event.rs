@@ -37,6 +37,8 @@ pub enum Event {
         /// The wait from now.
         wait: Duration,
     },
+    /// A call that was held back before its first send is sent now. (A retry that was held tells `RetrySent`.)
+    Released,
     /// The hold-offs of the destination that are in force, after one was armed, grew or was ended by a success. (Those
     /// that run out are seen the next time.)
     HoldOffs {

@@ -344,6 +344,7 @@ fn a_success_of_a_covered_call_sent_after_it_was_armed_ends_it_and_one_sent_befo
     let send = world.send(&mut waits);
     assert_eq!((send.number, send.attempt.get()), (1, 1));
     assert!(waits.last_refusal().is_none(), "it was never refused itself");
+    assert!(world.log.0.contains(&Event::Released));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rand::Rng;
 
 use crate::caller::Identify;
 use crate::clock::Entropy;
+use crate::dialect::Dialect;
 use crate::error::{Classify, by_io_kind};
 use crate::instances::InstanceList;
 use crate::options::{AttemptContext, BeforeSend};
@@ -27,6 +28,7 @@ use crate::vocabulary::Vocabularies;
 pub struct OverloadLayerBuilder {
     policy: Policy,
     compat: Compat,
+    dialect: Option<Box<dyn Dialect>>,
     vocabularies: Vocabularies,
     defaults: Defaults,
     classify: Classify,
@@ -40,6 +42,7 @@ impl Default for OverloadLayerBuilder {
         Self {
             policy: Policy::default(),
             compat: Compat::default(),
+            dialect: None,
             vocabularies: Vocabularies::default(),
             defaults: Defaults::default(),
             classify: by_io_kind,
@@ -100,6 +103,12 @@ impl OverloadLayerBuilder {
         if !self.defaults.trusted.contains(&origin) {
             self.defaults.trusted.push(origin);
         }
+        self
+    }
+
+    /// For adapters: how requests are written and answers are read. Default: as plain HTTP.
+    pub fn dialect(mut self, dialect: impl Dialect) -> Self {
+        self.dialect = Some(Box::new(dialect));
         self
     }
 
@@ -172,6 +181,7 @@ impl OverloadLayerBuilder {
                 destinations: Destinations::new(&self.policy),
                 policy: Arc::new(self.policy),
                 compat: self.compat,
+                dialect: self.dialect,
                 vocabularies: self.vocabularies,
                 defaults: self.defaults,
                 classify: self.classify,

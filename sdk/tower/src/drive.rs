@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use holdoff_policy::{
-    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Send as Sending, StopReason,
+    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Replay, Send as Sending, StopReason,
 };
 use http::{Request, Response};
 use http_body::Body;
@@ -39,6 +39,7 @@ where
     B: ReplayBody,
     RB: Body<Data = Bytes> + Unpin,
 {
+    let replay = plan.spec().replay;
     let mut call = Running::start(&plan, Arc::clone(&shared));
     let mut last = Last::Nothing;
     loop {
@@ -54,12 +55,14 @@ where
             Action::Send(send) => {
                 // A response that is still here belongs to an attempt that is followed by another.
                 last.settle(limit).await;
-                let Some(request) = plan.request(&send, &shared.defaults) else {
+                let Some(request) = plan.request(&send, &shared.defaults, shared.dialect.as_deref()) else {
                     return Err(Error::request("the body was a stream and has been sent"));
                 };
                 shared.counters.attempt(send.number);
                 let span = attempt_span(&request, &send);
-                let brought = attempt(inner, request, limit, &shared).instrument(span).await;
+                let brought = attempt(inner, request, limit, (&shared, replay))
+                    .instrument(span)
+                    .await;
                 call.on_outcome(brought.received, brought.outcome);
                 (inner, last) = (brought.inner, brought.last);
             }
@@ -81,7 +84,7 @@ async fn attempt<S, B, RB>(
     inner: Inner<S>,
     mut request: Request<B>,
     limit: Option<Instant>,
-    shared: &Shared,
+    (shared, replay): (&Shared, Replay),
 ) -> Brought<S, RB>
 where
     S: Service<Request<B>, Response = Response<RB>>,
@@ -126,6 +129,8 @@ where
                 received,
                 limit,
                 compat: shared.compat,
+                dialect: shared.dialect.as_deref(),
+                replay,
                 vocabulary,
             };
             let (response, outcome) = reject::judge(response, &receipt, &shared.counters).await;

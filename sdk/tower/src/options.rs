@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
-use holdoff_policy::{CallerKey, Incoming, Policy};
+use holdoff_policy::{CallerKey, Incoming, Policy, Safety};
 use http::{HeaderMap, Request};
 
 /// The wishes of one call; what is `None` is taken from the layer's defaults, or not said.
@@ -33,7 +33,11 @@ pub struct CallOptions {
     pub cost: Option<Duration>,
     /// The same on each attempt (REQ-08); makes a method that is not idempotent safe to send again.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// The request this call is made in answer to (CONTRACT section 6).
+    /// Whether the request may be sent again when nobody knows whether it was applied. Default: as its method and
+    /// key say (RFC 9110 section 9.2.2); every gRPC call is a POST, so say it here where the method is idempotent.
+    pub safety: Option<Safety>,
+    /// The request this call is made in answer to (CONTRACT section 6). Default: the one whose
+    /// [`crate::Inbound`] scope the call is made in, if any.
     pub incoming: Option<Incoming>,
     /// When to try again and when to stop, for this call only. Default: the layer's. The destination's budget keeps the
     /// capacity that the layer's policy gave it, since it is shared.
@@ -84,6 +88,12 @@ impl CallOptions {
     /// Sets the idempotency key.
     pub fn idempotency_key(mut self, key: IdempotencyKey) -> Self {
         self.idempotency_key = Some(key);
+        self
+    }
+
+    /// Says whether the request may be sent again when nobody knows whether it was applied.
+    pub fn safety(mut self, safety: Safety) -> Self {
+        self.safety = Some(safety);
         self
     }
 

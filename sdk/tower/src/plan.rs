@@ -15,6 +15,9 @@ use http::{HeaderValue, Request, Uri};
 
 use crate::body::ReplayBody;
 use crate::caller::Callers;
+use crate::clock;
+use crate::context::Inbound;
+use crate::dialect::Dialect;
 use crate::instances::InstanceList;
 use crate::options::{AttemptContext, CallOptions, Progress};
 use crate::origin::{self, Origin};
@@ -40,6 +43,7 @@ impl Defaults {
 
 /// A call, ready to be sent any number of times.
 pub(crate) struct Plan<B> {
+    safety: Option<Safety>,
     parts: Parts,
     body: Option<B>,
     fields: RequestFields,
@@ -57,10 +61,13 @@ pub(crate) struct Plan<B> {
 }
 
 impl<B: ReplayBody> Plan<B> {
-    pub(crate) fn new(request: Request<B>, defaults: &Defaults) -> Self {
+    pub(crate) fn new(request: Request<B>, defaults: &Defaults, dialect: Option<&dyn Dialect>) -> Self {
         let (mut parts, body) = request.into_parts();
         let options = parts.extensions.remove::<CallOptions>().unwrap_or_default();
-        let said = RequestFields::read(&parts.headers);
+        let said = match dialect {
+            Some(dialect) => dialect.request_fields(&parts.headers),
+            None => RequestFields::read(&parts.headers),
+        };
         let own_keys = match options.idempotency_key {
             Some(_) => Vec::new(),
             None => parts
@@ -99,7 +106,10 @@ impl<B: ReplayBody> Plan<B> {
             fields,
             own_keys,
             replay,
-            incoming: options.incoming,
+            safety: options.safety,
+            incoming: options
+                .incoming
+                .or_else(|| Inbound::current().map(|inbound| inbound.incoming(clock::now()))),
             progress: options.progress,
             policy: options.policy,
             caller,
@@ -123,7 +133,9 @@ impl<B: ReplayBody> Plan<B> {
     }
 
     pub(crate) fn spec(&self) -> CallSpec {
-        let safety = if self.parts.method.is_idempotent() {
+        let safety = if let Some(safety) = self.safety {
+            safety
+        } else if self.parts.method.is_idempotent() {
             Safety::Idempotent
         } else if self.fields.idempotency_key.is_some() {
             Safety::Keyed
@@ -145,7 +157,12 @@ impl<B: ReplayBody> Plan<B> {
 
     /// The request of one attempt. `None` only for the second send of a body that is sent once, which the policy
     /// does not ask for.
-    pub(crate) fn request(&mut self, send: &Send, defaults: &Defaults) -> Option<Request<B>> {
+    pub(crate) fn request(
+        &mut self,
+        send: &Send,
+        defaults: &Defaults,
+        dialect: Option<&dyn Dialect>,
+    ) -> Option<Request<B>> {
         let copy = self.body.as_ref()?.replay();
         let body = match copy {
             Some(copy) => copy,
@@ -166,7 +183,10 @@ impl<B: ReplayBody> Plan<B> {
         self.fields.deadline = send.time_left;
         self.fields.tier = send.tier;
         self.fields.attempt = Some(send.attempt);
-        self.fields.write(&mut parts.headers);
+        match dialect {
+            Some(dialect) => dialect.write(&self.fields, &mut parts.headers),
+            None => self.fields.write(&mut parts.headers),
+        }
         if !self.own_keys.is_empty() {
             parts.headers.remove(field_name::IDEMPOTENCY_KEY);
             for key in &self.own_keys {

@@ -19,6 +19,7 @@ use tracing::Instrument;
 
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
+use crate::dialect::Dialect;
 use crate::drive::{Inner, call_span, drive};
 use crate::error::{BoxError, Classify, Error};
 use crate::options::BeforeSend;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) policy: Arc<Policy>,
     pub(crate) destinations: Destinations,
     pub(crate) compat: Compat,
+    pub(crate) dialect: Option<Box<dyn Dialect>>,
     pub(crate) vocabularies: Vocabularies,
     pub(crate) defaults: Defaults,
     pub(crate) classify: Classify,
@@ -111,7 +113,7 @@ where
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
         let span = call_span(&request);
-        let plan = Plan::new(request, &self.shared.defaults);
+        let plan = Plan::new(request, &self.shared.defaults, self.shared.dialect.as_deref());
         Box::pin(drive(inner, plan, Arc::clone(&self.shared)).instrument(span))
     }
 }

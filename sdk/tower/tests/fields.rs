@@ -2,9 +2,9 @@
 
 mod support;
 
-use holdoff_contract::{Attempt, Tier};
-use holdoff_policy::Incoming;
-use holdoff_tower::{CallOptions, OverloadLayer};
+use holdoff_contract::{Applied, Attempt, Code, Tier};
+use holdoff_policy::{Incoming, StopReason};
+use holdoff_tower::{CallOptions, Inbound, OverloadLayer};
 use support::{Server, Step, call, get, ms, post, window};
 
 fn refusals(times: usize) -> Server {
@@ -170,6 +170,67 @@ async fn what_a_layer_has_as_default_is_said_where_the_call_is_silent() {
         ),
         (50, Some("critical"))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_made_inside_the_scope_of_a_request_finds_it_by_itself() {
+    let fields = holdoff_contract::RequestFields {
+        deadline: Some(ms(2000)),
+        tier: Some(Tier::Deferrable),
+        attempt: Some(Attempt::saturating(3)),
+        ..Default::default()
+    };
+    let inbound = Inbound::new(fields);
+    inbound.mark_side_effect();
+    let server = refusals(1);
+    let work = async {
+        tokio::time::sleep(ms(500)).await;
+        let options = CallOptions::new().tier(Tier::Critical).deadline(ms(60_000));
+        let ended = call(&OverloadLayer::new(), &server, get(options)).await;
+        (ended, Inbound::current().is_some())
+    };
+    let (ended, known) = inbound.clone().scope(work).await;
+    assert!(known && Inbound::current().is_none());
+    let seen = &server.seen()[0];
+    assert_eq!(seen.number("overload-deadline-ms"), 1490);
+    assert_eq!(seen.field("overload-tier"), Some("deferrable"));
+    assert_eq!(seen.number("overload-attempt"), 3);
+    let error = ended.err().unwrap();
+    assert_eq!(error.why(), Some(StopReason::UpstreamRetries));
+    let up = error.for_caller(inbound.pass_up(true)).unwrap();
+    assert_eq!((up.hop, up.applied), (1, Applied::Maybe));
+    assert_eq!(inbound.time_left(), Some(ms(1500)));
+
+    // What a call says itself wins.
+    let own = Incoming {
+        attempt: Attempt::FIRST,
+        retries: true,
+        tier: None,
+        deadline: None,
+    };
+    let server = refusals(1);
+    let layer = OverloadLayer::new();
+    let retried = call(&layer, &server, get(CallOptions::new().incoming(own)));
+    assert!(inbound.scope(retried).await.is_ok());
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_time_left_is_answered_for_without_a_call() {
+    let fields = holdoff_contract::RequestFields {
+        deadline: Some(ms(5)),
+        ..Default::default()
+    };
+    let inbound = Inbound::new(fields);
+    let server = refusals(0);
+    let layer = OverloadLayer::new();
+    let ended = inbound
+        .clone()
+        .scope(call(&layer, &server, get(CallOptions::new())))
+        .await;
+    let up = ended.err().unwrap().for_caller(inbound.pass_up(false)).unwrap();
+    assert_eq!((up.code, up.applied), (Some(Code::DeadlineExpired), Applied::No));
+    assert!(server.seen().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -254,3 +254,35 @@ async fn one_call_may_have_a_policy_of_its_own() {
         200
     );
 }
+
+#[test]
+fn held_calls_are_counted_and_none_is_counted_as_waiting_once_all_are_over() {
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    metrics::with_local_recorder(&recorder, || {
+        runtime.block_on(async {
+            let layer = OverloadLayer::new();
+            let server = Server::new([scoped("service")]);
+            refused(&layer, &server, get(CallOptions::new())).await;
+            refused(&layer, &server, get(CallOptions::new())).await;
+            let held = (0..5).map(|_| takes(&layer, &server, get(CallOptions::new())));
+            join_all(held).await;
+        });
+    });
+    let (mut held_back, mut waiting) = (0, None);
+    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+        match (key.key().name(), value) {
+            ("holdoff_held_back_total", DebugValue::Counter(count)) => held_back = count,
+            ("holdoff_waiting_calls", DebugValue::Gauge(level)) => waiting = Some(level.into_inner()),
+            _ => {}
+        }
+    }
+    assert_eq!((held_back, waiting), (6, Some(0.0)));
+}

@@ -17,6 +17,7 @@ struct Reqwest;
 
 impl Flavour for Reqwest {
     type Client = Client;
+    type Error = Error;
     const NAME: &'static str = "holdoff-reqwest";
     const CAPABILITIES: &'static [&'static str] = &[
         "deadline",
@@ -102,6 +103,10 @@ impl Flavour for Reqwest {
         let status = response.status().as_u16();
         read_on(reqwest::Body::from(response)).await;
         Ok(Ok(Answered { status, attempts }))
+    }
+
+    fn error(error: &Error) -> Option<&Error> {
+        Some(error)
     }
 
     fn counters(&self, client: &Client) -> CounterSnapshot {

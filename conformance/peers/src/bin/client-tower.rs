@@ -32,6 +32,7 @@ struct Tower {
 
 impl Flavour for Tower {
     type Client = OverloadService<Transport>;
+    type Error = Error;
     const NAME: &'static str = "holdoff-tower";
     const CAPABILITIES: &'static [&'static str] = &[
         "deadline",
@@ -142,6 +143,10 @@ impl Flavour for Tower {
         let status = response.status().as_u16();
         read_on(response.into_body()).await;
         Ok(Ok(Answered { status, attempts }))
+    }
+
+    fn error(error: &Error) -> Option<&Error> {
+        Some(error)
     }
 
     fn counters(&self, client: &Self::Client) -> CounterSnapshot {

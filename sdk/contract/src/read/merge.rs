@@ -12,23 +12,23 @@ use super::{Malformed, number};
 
 /// What the signal or the body says, each member that was usable. Numbers are milliseconds, not yet limited.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
-    pub(super) code: Option<Code>,
-    pub(super) retry: Option<Retry>,
-    pub(super) applied: Option<Applied>,
-    pub(super) after: Option<u64>,
-    pub(super) max: Option<u64>,
-    pub(super) scope: Option<Scope>,
-    pub(super) state: Option<ServiceState>,
-    pub(super) tier: Option<Tier>,
-    pub(super) hop: Option<u8>,
-    pub(super) detail: Option<String>,
-    pub(super) instance: Option<uuid::Uuid>,
-    pub(super) min_deadline: Option<Duration>,
-    pub(super) predicted_wait: Option<Duration>,
-    pub(super) origin: Option<String>,
-    pub(super) extensions: Vec<Extension>,
-    pub(super) members: Vec<BodyMember>,
+pub(crate) struct Said {
+    pub(crate) code: Option<Code>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) applied: Option<Applied>,
+    pub(crate) after: Option<u64>,
+    pub(crate) max: Option<u64>,
+    pub(crate) scope: Option<Scope>,
+    pub(crate) state: Option<ServiceState>,
+    pub(crate) tier: Option<Tier>,
+    pub(crate) hop: Option<u8>,
+    pub(crate) detail: Option<String>,
+    pub(crate) instance: Option<uuid::Uuid>,
+    pub(crate) min_deadline: Option<Duration>,
+    pub(crate) predicted_wait: Option<Duration>,
+    pub(crate) origin: Option<String>,
+    pub(crate) extensions: Vec<Extension>,
+    pub(crate) members: Vec<BodyMember>,
 }
 
 /// What a service says in declared words of its own ([`crate::vocabulary`]).
@@ -47,7 +47,7 @@ pub(crate) struct Foreign {
 pub(crate) struct Tally(Malformed);
 
 impl Tally {
-    pub(super) fn malformed(&mut self) {
+    pub(crate) fn malformed(&mut self) {
         self.0.sources = self.0.sources.saturating_add(1);
     }
 
@@ -59,7 +59,7 @@ impl Tally {
         value
     }
 
-    pub(super) fn get(self) -> Malformed {
+    pub(crate) fn get(self) -> Malformed {
         self.0
     }
 }

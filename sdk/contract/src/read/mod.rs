@@ -18,12 +18,12 @@ use std::time::SystemTime;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 
-use self::merge::{Delays, Said};
+use self::merge::Delays;
 use crate::limits::{MAX_BODY_READ, MAX_FIELD_BYTES, MAX_FIELD_LINES};
 use crate::{Code, Overload, OverloadStatus, PolicyQuota, ServiceState};
 
 pub(crate) use self::body::{KNOWN_MEMBERS, cut};
-pub(crate) use self::merge::{Foreign, Tally};
+pub(crate) use self::merge::{Foreign, Said, Tally};
 pub(crate) use self::number::{decimal_ms, decimal_seconds};
 pub(crate) use self::rate_limit::{RATE_LIMIT, RATE_LIMIT_POLICY};
 pub(crate) use self::retry_after::Clock;
@@ -174,6 +174,48 @@ impl Head {
         }
         let (signal, body) = (self.signal.unwrap_or_default(), body.unwrap_or_default());
         let mut overload = merge::merge(status, signal, body, foreign, self.delays, self.forbidden);
+        if overload.code == Some(Code::RateLimited) {
+            overload.quotas = self.quotas;
+        }
+        Reading::Overload(Box::new(overload), self.tally.get())
+    }
+}
+
+/// What reading an answer over gRPC needs beside: more sources, and no body.
+impl Head {
+    pub(crate) fn has_signal(&self) -> bool {
+        self.signal.is_some()
+    }
+
+    pub(crate) fn says_retry(&self) -> bool {
+        self.signal.as_ref().is_some_and(|signal| signal.retry.is_some())
+    }
+
+    /// The signal's code.
+    pub(crate) fn code(&self) -> Option<&Code> {
+        self.signal.as_ref()?.code.as_ref()
+    }
+
+    /// Is there a valid signal, or a delay?
+    pub(crate) fn says_anything(&self) -> bool {
+        let Delays { ms, seconds, quota } = self.delays;
+        self.has_signal() || ms.or(seconds).or(quota).is_some()
+    }
+
+    /// The result with what the status details say; `forbidden` where silence means no.
+    pub(crate) fn finish_grpc(self, details: Said, forbidden: bool) -> Reading {
+        let Some(status) = self.status else {
+            return Reading::NotOverload;
+        };
+        let signal = self.signal.unwrap_or_default();
+        let mut overload = merge::merge(
+            status,
+            signal,
+            details,
+            None,
+            self.delays,
+            self.forbidden || forbidden,
+        );
         if overload.code == Some(Code::RateLimited) {
             overload.quotas = self.quotas;
         }

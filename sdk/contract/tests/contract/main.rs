@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod field_cases;
+mod grpc;
 mod hint_vectors;
 mod propagating;
 mod properties;

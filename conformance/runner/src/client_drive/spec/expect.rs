@@ -218,7 +218,7 @@ pub struct FieldExpect {
 
 impl Expect {
     /// Checks what the types cannot say. `before` are the groups that come earlier in the case.
-    pub(super) fn validate(&self, count: usize, before: &[&str]) -> Result<(), String> {
+    pub(crate) fn validate(&self, count: usize, before: &[&str]) -> Result<(), String> {
         if self.result.is_none() && self.results.is_empty() {
             return Err("expect: `result` or `results` is needed; a pass needs both witnesses".to_owned());
         }
