@@ -62,6 +62,8 @@ fn a_run_writes_figures_a_picture_and_a_trace_that_replay_judges_alike() {
     let arguments = [
         "run",
         "a5",
+        "--clients",
+        "exact",
         "--workers",
         "2",
         "--json",
@@ -83,7 +85,7 @@ fn a_run_writes_figures_a_picture_and_a_trace_that_replay_judges_alike() {
         "{csv}"
     );
     assert_eq!(csv.lines().count(), 2);
-    let svg = fs::read_to_string(dir.path().join("plots/a5-holdoff-own-holdoff-1.svg")).unwrap();
+    let svg = fs::read_to_string(dir.path().join("plots/a5-holdoff-own-exact-1.svg")).unwrap();
     for text in [
         "a5: load steps to 5x",
         "Workers busy",
