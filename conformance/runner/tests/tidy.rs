@@ -20,9 +20,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "holdoff-reqwest",
         &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
     ),
+    ("holdoff-axum", &["holdoff-contract", "holdoff-tower"]),
     (
         "holdoff",
         &[
+            "holdoff-axum",
             "holdoff-contract",
             "holdoff-policy",
             "holdoff-tower",

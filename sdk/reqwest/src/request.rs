@@ -163,6 +163,13 @@ impl RequestBuilder {
         self
     }
 
+    /// Says that the call changes nothing, whatever its method says (a search by POST, say), so that a request which
+    /// it is made for need not say applied=maybe afterwards (INT-08).
+    pub fn reads_only(mut self) -> Self {
+        self.options.reads_only = true;
+        self
+    }
+
     /// Has the call tell how far it is, for callers that may drop it before its end.
     pub fn progress(mut self, progress: &Progress) -> Self {
         self.options.progress = Some(progress.clone());

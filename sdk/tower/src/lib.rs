@@ -40,6 +40,7 @@
 mod body;
 mod builder;
 mod clock;
+mod context;
 mod drive;
 mod error;
 mod options;
@@ -51,6 +52,7 @@ mod telemetry;
 
 pub use body::{Once, ReplayBody, ResponseBody};
 pub use builder::OverloadLayerBuilder;
+pub use context::Inbound;
 pub use error::{BoxError, Classify, Error, Failure, PassUp, Refused, by_io_kind};
 pub use options::{AttemptContext, CallOptions, CallReport, Progress};
 pub use origin::{InvalidOrigin, Origin};

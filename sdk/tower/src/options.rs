@@ -31,8 +31,12 @@ pub struct CallOptions {
     pub cost: Option<Duration>,
     /// The same on each attempt (REQ-08); makes a method that is not idempotent safe to send again.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// The request this call is made in answer to (CONTRACT section 6).
+    /// The request this call is made in answer to (CONTRACT section 6). Default: the one whose
+    /// [`crate::Inbound`] scope the call is made in, if any.
     pub incoming: Option<Incoming>,
+    /// The call changes nothing, whatever its method says, so the request that it is made for need not say
+    /// applied=maybe afterwards (INT-08). Default: false; then only GET, HEAD, OPTIONS and TRACE change nothing.
+    pub reads_only: bool,
     /// Where the call tells how far it is. Default: nowhere.
     pub progress: Option<Progress>,
 }
@@ -82,6 +86,12 @@ impl CallOptions {
     /// Sets the request that this call answers.
     pub fn incoming(mut self, incoming: Incoming) -> Self {
         self.incoming = Some(incoming);
+        self
+    }
+
+    /// Says that the call changes nothing, whatever its method says: a search by POST, say.
+    pub fn reads_only(mut self) -> Self {
+        self.reads_only = true;
         self
     }
 

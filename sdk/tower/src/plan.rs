@@ -12,6 +12,8 @@ use http::request::Parts;
 use http::{HeaderValue, Request};
 
 use crate::body::ReplayBody;
+use crate::clock;
+use crate::context::Inbound;
 use crate::options::{AttemptContext, CallOptions, Progress};
 use crate::origin::Origin;
 
@@ -52,7 +54,12 @@ impl<B: ReplayBody> Plan<B> {
                 .collect(),
         };
         let trusted = defaults.trusted.iter().any(|origin| origin.is_of(&parts.uri));
-        let tenant = options.tenant.or(said.tenant).or_else(|| defaults.tenant.clone());
+        let inbound = Inbound::current();
+        let tenant = options
+            .tenant
+            .or(said.tenant)
+            .or_else(|| inbound.as_ref().and_then(Inbound::tenant_for_calls))
+            .or_else(|| defaults.tenant.clone());
         let fields = RequestFields {
             deadline: options.deadline.or(said.deadline).or(defaults.deadline),
             tier: options.tier.or(said.tier).or(defaults.tier),
@@ -73,7 +80,9 @@ impl<B: ReplayBody> Plan<B> {
             fields,
             own_keys,
             replay,
-            incoming: options.incoming,
+            incoming: options
+                .incoming
+                .or_else(|| inbound.map(|inbound| inbound.incoming(clock::now()))),
             progress: options.progress,
         }
     }

@@ -18,6 +18,7 @@ use tower_service::Service;
 
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
+use crate::context::Watch;
 use crate::drive::{Inner, drive};
 use crate::error::{BoxError, Classify, Error};
 use crate::plan::{Defaults, Plan};
@@ -105,7 +106,13 @@ where
         // The service that was polled ready is the one to use; the clone left behind is polled next time.
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
+        let watch = Watch::begin(&request);
         let plan = Plan::new(request, &self.shared.defaults);
-        Box::pin(drive(inner, plan, Arc::clone(&self.shared)))
+        let call = drive(inner, plan, Arc::clone(&self.shared));
+        Box::pin(async move {
+            let result = call.await;
+            watch.end(&result);
+            result
+        })
     }
 }
