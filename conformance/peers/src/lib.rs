@@ -9,8 +9,10 @@ pub mod clock;
 pub mod command;
 #[cfg(feature = "mutants")]
 pub mod mutant;
+pub mod outbound;
 pub mod parse;
 pub mod protocol;
+pub mod relay;
 pub mod reply;
 pub mod server;
 pub mod transport;

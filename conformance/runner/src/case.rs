@@ -9,7 +9,7 @@
 //!   - id: CLI-06-retry-no
 //!     title: A reject that says retry=no is not retried.
 //!     requirements: [CLI-06]
-//!     client: { ... }        # or `server: { ... }`
+//!     client: { ... }        # or `server: { ... }`, `relay: { ... }`
 //! ```
 
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::client_drive::ClientCase;
+use crate::relay_drive::RelayCase;
 use crate::requirement::{Requirements, RequirementsError};
 use crate::server_drive::ServerCase;
 
@@ -53,6 +54,8 @@ pub enum Role {
     Client,
     /// The program under test answers; the runner calls.
     Server,
+    /// The program under test calls while it answers; the runner is at both ends.
+    Relay,
 }
 
 impl Role {
@@ -61,17 +64,20 @@ impl Role {
         match self {
             Role::Client => "client",
             Role::Server => "server",
+            Role::Relay => "relay",
         }
     }
 }
 
-/// What is played and what must be seen, for one side.
+/// What is played and what must be seen, for one role.
 #[derive(Debug, Clone)]
 pub enum Body {
     /// See [`ClientCase`].
     Client(Box<ClientCase>),
     /// See [`ServerCase`].
     Server(Box<ServerCase>),
+    /// See [`RelayCase`].
+    Relay(Box<RelayCase>),
 }
 
 /// One case.
@@ -107,6 +113,7 @@ impl Case {
         match self.body {
             Body::Client(_) => Role::Client,
             Body::Server(_) => Role::Server,
+            Body::Relay(_) => Role::Relay,
         }
     }
 }
@@ -134,6 +141,8 @@ struct RawCase {
     client: Option<Box<ClientCase>>,
     #[serde(default)]
     server: Option<Box<ServerCase>>,
+    #[serde(default)]
+    relay: Option<Box<RelayCase>>,
 }
 
 fn yes() -> bool {
@@ -300,16 +309,20 @@ fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, 
             raw.limit_ms
         ));
     }
-    let body = match (raw.client, raw.server) {
-        (Some(client), None) => {
+    let body = match (raw.client, raw.server, raw.relay) {
+        (Some(client), None, None) => {
             client.validate()?;
             Body::Client(client)
         }
-        (None, Some(server)) => {
+        (None, Some(server), None) => {
             server.validate()?;
             Body::Server(server)
         }
-        _ => return Err("exactly one of `client` and `server` must be there".to_owned()),
+        (None, None, Some(relay)) => {
+            relay.validate()?;
+            Body::Relay(relay)
+        }
+        _ => return Err("exactly one of `client`, `server` and `relay` must be there".to_owned()),
     };
     Ok(Case {
         id: raw.id,

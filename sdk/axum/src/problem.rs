@@ -23,14 +23,20 @@ pub struct Problem {
     /// The request being answered.
     inbound: Option<Inbound>,
     audience: Audience,
+    /// This service's own hint beside it.
+    own_hint: Hint,
+    /// This service tried again in a way that the error does not know of.
+    retried: bool,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// This service's own refusal, or several that were passed up.
+    /// This service's own refusal.
     Overload(Box<Overload>),
     /// A call that ended without an answer. Passed up when it is needed, so that it ages until then.
     Call(Box<Error>, CalledAs),
+    /// Several of these, at least one.
+    Several(Vec<Problem>),
 }
 
 impl Problem {
@@ -40,6 +46,8 @@ impl Problem {
             kind,
             inbound,
             audience,
+            own_hint: Hint::Absent,
+            retried: false,
         }
     }
 
@@ -47,31 +55,29 @@ impl Problem {
     /// condition, with the largest delay and the smallest permission of all. `None` for none.
     pub fn combine(several: impl IntoIterator<Item = impl Into<Self>>) -> Option<Self> {
         let problems: Vec<Self> = several.into_iter().map(Into::into).collect();
-        let overloads: Vec<Overload> = problems.iter().filter_map(Self::overload).collect();
-        let first = problems.into_iter().next()?;
-        Some(match Overload::combine(overloads) {
-            Some(overload) => Self {
-                kind: Kind::Overload(Box::new(overload)),
-                ..first
-            },
-            None => first,
-        })
+        let inbound = problems.first()?.inbound.clone();
+        Some(Self::new(Kind::Several(problems), inbound))
     }
 
     /// The dependency was called with another identity than the layer's [`crate::ContextLayer::called_as`] says.
     pub fn called_as(mut self, called_as: CalledAs) -> Self {
-        if let Kind::Call(_, before) = &mut self.kind {
-            *before = called_as;
+        match &mut self.kind {
+            Kind::Call(_, before) => *before = called_as,
+            Kind::Overload(_) | Kind::Several(_) => {}
         }
         self
     }
 
     /// This service has a hint of its own as well: the larger goes out (CONTRACT section 6.4).
     pub fn own_hint(mut self, hint: Hint) -> Self {
-        if let Some(mut overload) = self.overload() {
-            overload.hint = overload.hint.combine(hint);
-            self.kind = Kind::Overload(Box::new(overload));
-        }
+        self.own_hint = hint;
+        self
+    }
+
+    /// This service tried again by itself, at another instance, say: its caller must not (INT-04). Retries that a
+    /// Holdoff client made are known without it.
+    pub fn retried(mut self) -> Self {
+        self.retried = true;
         self
     }
 
@@ -93,29 +99,32 @@ impl Problem {
                 called_as: *called_as,
                 ..hop
             })?,
+            Kind::Several(problems) => Overload::combine(problems.iter().filter_map(Self::overload))?,
         };
+        overload.hint = overload.hint.combine(self.own_hint);
         if hop.side_effect {
             overload.applied = Applied::Maybe;
-            if !hop.idempotent {
-                overload.retry = Retry::No;
-            }
+        }
+        if self.retried || (hop.side_effect && !hop.idempotent) {
+            overload.retry = Retry::No;
         }
         Some(overload)
     }
 
-    /// The error it was made from, where it was made from one.
+    /// The error it was made from, the first of several; `None` for a refusal of this service's own.
     pub fn error(&self) -> Option<&Error> {
         match &self.kind {
             Kind::Overload(_) => None,
             Kind::Call(error, _) => Some(error),
+            Kind::Several(problems) => problems.iter().find_map(Self::error),
         }
     }
 
     /// The status where it is not overload: 500 for a request of ours that could not be built, 502 for a dependency
     /// that was not reached.
     fn plain_status(&self) -> StatusCode {
-        match &self.kind {
-            Kind::Call(error, _) if error.is_request() => StatusCode::INTERNAL_SERVER_ERROR,
+        match self.error() {
+            Some(error) if error.is_request() => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_GATEWAY,
         }
     }
@@ -176,15 +185,19 @@ impl fmt::Display for Problem {
         match &self.kind {
             Kind::Overload(overload) => write!(f, "{overload}"),
             Kind::Call(error, _) => write!(f, "{error}"),
+            Kind::Several(problems) => {
+                for (index, problem) in problems.iter().enumerate() {
+                    f.write_str(if index == 0 { "" } else { "; " })?;
+                    write!(f, "{problem}")?;
+                }
+                Ok(())
+            }
         }
     }
 }
 
 impl StdError for Problem {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.kind {
-            Kind::Overload(_) => None,
-            Kind::Call(error, _) => error.source(),
-        }
+        self.error().and_then(StdError::source)
     }
 }

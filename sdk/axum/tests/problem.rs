@@ -235,3 +235,20 @@ async fn no_answer_after_a_refusal_is_no_answer() {
         (504, Some("maybe"))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn several_failures_age_until_they_are_answered() {
+    let dependency = Dependency::new([Step::Refuse(503, REFUSE), Step::Refuse(503, REFUSE)]);
+    let handler = move || async move {
+        let failed = [dependency.get().await.err(), dependency.get().await.err()];
+        let problem = Problem::combine(failed.into_iter().flatten()).unwrap();
+        tokio::time::sleep(ms(1200)).await;
+        Err::<(), _>(problem.retried())
+    };
+    let app = Router::new().route("/", any(handler)).layer(ContextLayer::new());
+    let answer = ask(app, request(Method::GET, &[])).await;
+    assert_eq!(
+        answer.signal(),
+        "v=1, code=dependency_overloaded, retry=no, applied=no, after=800, max=1400, hop=1, zz=7"
+    );
+}
