@@ -3,4 +3,5 @@
 
 pub mod client;
 mod proxy;
+pub mod relay;
 pub mod server;
