@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::answer;
-use super::spec::{AnswerExpect, Group, RangeOrAny, RelayCase, Seen};
+use super::spec::{AnswerExpect, Group, RelayCase, Seen};
 use super::{CallSeen, Played};
 use crate::case::Range;
 use crate::client_drive::script::{Reject, Repeat, Step};
@@ -160,7 +160,7 @@ fn dependencies(view: &View<'_>, findings: &mut Findings) {
         .enumerate()
     {
         let name = |what: &str| format!("{}: dependency {index}: {what}", view.name());
-        if let RangeOrAny::Range(range) = expect.requests {
+        if let Some(range) = expect.requests {
             let seen = requests.len() as u64;
             findings.check(
                 name("requests"),

@@ -208,8 +208,8 @@ pub struct AnswerExpect {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seen {
-    /// How many requests.
-    pub requests: RangeOrAny,
+    /// How many requests; absent: as many as come, which the case then counts in `requests_in_all`.
+    pub requests: Option<Range>,
     /// Overload-Deadline-Ms of every request.
     pub deadline_ms: Option<Range>,
     /// Overload-Tier of every request: one of these, or absent where `none` is among them.
@@ -227,17 +227,6 @@ pub struct Seen {
     pub absent: Vec<String>,
     /// The body of every request.
     pub body: Option<String>,
-}
-
-/// How many requests a dependency sees of one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(untagged)]
-pub enum RangeOrAny {
-    /// So many.
-    Range(Range),
-    /// As many as come; the case counts them in `requests_in_all`.
-    #[default]
-    Any,
 }
 
 fn one() -> usize {
@@ -327,7 +316,7 @@ impl Group {
                 "expect: `answer` or `answers` is needed; a pass needs what the caller gets".to_owned(),
             );
         }
-        let any = |seen: &Seen| seen.requests == RangeOrAny::Any;
+        let any = |seen: &Seen| seen.requests.is_none();
         if case.requests_in_all.is_empty() && self.expect.dependencies.iter().any(any) {
             return Err("expect.dependencies: `requests` is needed, here or in `requests_in_all`".to_owned());
         }
