@@ -28,7 +28,8 @@
 //! ```
 //!
 //! Put the layer inside an authentication layer (it can ask what that left in the extensions, see
-//! [`ContextLayer::trust_by`]) and outside everything that makes calls. The scope is the task: a handler that spawns
+//! [`ContextLayer::trust_by`]), and outside everything that makes calls or waits: time in the queue of an admission
+//! layer counts against the deadline as well. The scope is the task: a handler that spawns
 //! another hands the context over with `tokio::spawn(inbound.scope(..))`, where `Extension(inbound):
 //! Extension<Inbound>` or [`Inbound::current`] gives it.
 //!
