@@ -11,3 +11,8 @@ pub mod watch;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+/// So does that of docs/OPERATIONS.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/OPERATIONS.md")]
+pub struct Operations;

@@ -22,6 +22,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("holdoff-axum", &["holdoff-contract", "holdoff-tower"]),
     (
+        "holdoff-reqwest-middleware",
+        &[
+            "holdoff-contract",
+            "holdoff-policy",
+            "holdoff-tower",
+            "holdoff-reqwest",
+        ],
+    ),
+    ("holdoff-backoff", &["holdoff-contract", "holdoff-policy"]),
+    ("holdoff-testkit", &["holdoff-contract"]),
+    (
         "holdoff",
         &[
             "holdoff-axum",
@@ -58,7 +69,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "holdoff",
             "holdoff-admission",
             "holdoff-admission-tower",
+            "holdoff-backoff",
+            "holdoff-reqwest-middleware",
             "holdoff-server",
+            "holdoff-testkit",
         ],
     ),
 ];

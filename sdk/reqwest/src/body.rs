@@ -7,7 +7,7 @@ use holdoff_tower::ReplayBody;
 
 /// What is sent.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub enum Body {
     /// In memory: each copy shares the bytes.
     Bytes(Bytes),
     /// A stream: sent once (CLI-13).

@@ -73,7 +73,7 @@ fn is_same_origin(a: &Url, b: &Url) -> bool {
 }
 
 /// What a failure of reqwest means for sending again.
-pub(crate) fn classify(error: &(dyn StdError + 'static)) -> Failure {
+pub fn classify(error: &(dyn StdError + 'static)) -> Failure {
     if error.is::<TooManyRedirects>() {
         return Failure::Final;
     }
@@ -221,8 +221,9 @@ fn leave_origin(parts: &mut Parts) {
     }
 }
 
-/// As an `http` response that turns back into the same reqwest response, its URL included.
-fn into_http(response: reqwest::Response, asked: &Url) -> Response<reqwest::Body> {
+/// As an `http` response that turns back into the same reqwest response, its URL included. `asked` is the URL that was
+/// asked: an answer of another origin is marked [`Redirected`], so that its hint binds this call only (SEC-01).
+pub fn into_http(response: reqwest::Response, asked: &Url) -> Response<reqwest::Body> {
     let url = response.url().clone();
     let elsewhere = !is_same_origin(&url, asked);
     let mut response = Response::<reqwest::Body>::from(response);

@@ -25,7 +25,7 @@ use crate::origin;
 use crate::plan::Plan;
 use crate::reject::{self, Receipt};
 use crate::service::Shared;
-use crate::telemetry::Buffer;
+use crate::telemetry::{Buffer, Waits};
 
 /// Makes one call: sleeps and sends until the policy says that it is over.
 pub(crate) async fn drive<S, B, RB>(
@@ -57,7 +57,7 @@ where
                 let Some(request) = plan.request(&send) else {
                     return Err(Error::request("the body was a stream and has been sent"));
                 };
-                shared.counters.attempt();
+                shared.counters.attempt(send.number);
                 let span = attempt_span(&request, &send);
                 let brought = attempt(inner, request, limit, &shared).instrument(span).await;
                 call.on_outcome(brought.received, brought.outcome);
@@ -117,6 +117,7 @@ where
     let (last, outcome) = match result {
         Err(clock::RanOut) => (Last::Nothing, Outcome::TimedOut),
         Ok(Ok(response)) => {
+            Span::current().record("http.response.status_code", response.status().as_u16());
             let receipt = Receipt {
                 received,
                 limit,
@@ -217,6 +218,7 @@ struct Running {
     call: Call,
     destination: Arc<Mutex<Destination>>,
     shared: Arc<Shared>,
+    waits: Waits,
 }
 
 impl Running {
@@ -228,6 +230,7 @@ impl Running {
             call,
             destination,
             shared,
+            waits: Waits::default(),
         }
     }
 
@@ -239,6 +242,10 @@ impl Running {
         limit: Option<Instant>,
     ) -> Result<Response<ResponseBody<RB>>, Error> {
         let (attempts, waited) = (self.call.attempts(), self.call.waited());
+        Span::current().record("holdoff.attempts", attempts);
+        if let Finish::GiveUp(give_up) = &finish {
+            Span::current().record("holdoff.gave_up", give_up.why.as_str());
+        }
         match finish {
             Finish::GiveUp(give_up) => {
                 last.settle(limit).await;
@@ -257,7 +264,7 @@ impl Running {
                     // The policy took it for an answer, since it is not tried again; here it is known for a failure.
                     let mut events = Buffer::default();
                     events.emit(Event::GaveUp(StopReason::Transport));
-                    events.flush(&self.shared.counters);
+                    events.flush(&self.shared.counters, &mut Waits::default());
                     let last = self.call.last_refusal().cloned();
                     let (why, retry_in) = (StopReason::Transport, None);
                     let give_up = GiveUp {
@@ -287,11 +294,12 @@ impl Running {
             call,
             destination,
             shared,
+            waits,
         } = self;
         let action = shared
             .entropy
             .with(|rng| call.next_action(now, &mut lock(destination), rng, &mut events));
-        events.flush(&self.shared.counters);
+        events.flush(&shared.counters, waits);
         (now, action)
     }
 
@@ -302,11 +310,12 @@ impl Running {
             call,
             destination,
             shared,
+            waits,
         } = self;
         shared.entropy.with(|rng| {
             call.on_outcome(received, now, outcome, &mut lock(destination), rng, &mut events);
         });
-        events.flush(&self.shared.counters);
+        events.flush(&shared.counters, waits);
     }
 }
 
@@ -315,7 +324,7 @@ impl Drop for Running {
         let mut events = Buffer::default();
         self.call
             .cancel(clock::now(), &mut lock(&self.destination), &mut events);
-        events.flush(&self.shared.counters);
+        events.flush(&self.shared.counters, &mut self.waits);
     }
 }
 
@@ -333,6 +342,19 @@ fn attempt_span<B>(request: &Request<B>, send: &Sending) -> Span {
         http.request.resend_count = send.number.saturating_sub(1),
         server.address = &*authority,
         overload.tier = send.tier.map(|tier| tier.as_str()),
+        http.response.status_code = tracing::field::Empty,
+    )
+}
+
+/// The span of a call over all its attempts and waits.
+pub(crate) fn call_span<B>(request: &Request<B>) -> Span {
+    let (_, authority) = origin::key(request.uri());
+    tracing::debug_span!(
+        "holdoff.call",
+        http.request.method = request.method().as_str(),
+        server.address = &*authority,
+        holdoff.attempts = tracing::field::Empty,
+        holdoff.gave_up = tracing::field::Empty,
     )
 }
 

@@ -15,11 +15,12 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
+use tracing::Instrument;
 
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
 use crate::context::Watch;
-use crate::drive::{Inner, drive};
+use crate::drive::{Inner, call_span, drive};
 use crate::error::{BoxError, Classify, Error};
 use crate::plan::{Defaults, Plan};
 use crate::telemetry::Counters;
@@ -106,9 +107,10 @@ where
         // The service that was polled ready is the one to use; the clone left behind is polled next time.
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
+        let span = call_span(&request);
         let watch = Watch::begin(&request);
         let plan = Plan::new(request, &self.shared.defaults);
-        let call = drive(inner, plan, Arc::clone(&self.shared));
+        let call = drive(inner, plan, Arc::clone(&self.shared)).instrument(span);
         Box::pin(async move {
             let result = call.await;
             watch.end(&result);

@@ -52,6 +52,8 @@ pub struct ServerConfig {
     pub identities: BTreeMap<Token, Rights>,
     /// The server's own limits.
     pub limits: Limits,
+    /// What is written down about requests, and who may look in.
+    pub observe: crate::Observe,
     /// Switches the test fixtures on. Default off: they let anybody stop the server.
     pub fixtures: bool,
     /// Seed of drawn service times. Default none: from the system.
@@ -154,6 +156,7 @@ impl Default for ServerConfig {
             anonymous: Rights::default(),
             identities: BTreeMap::new(),
             limits: Limits::default(),
+            observe: crate::Observe::default(),
             fixtures: false,
             seed: None,
         }
@@ -183,6 +186,7 @@ impl ServerConfig {
             anonymous: own.anonymous,
             identities: own.identities,
             limits: own.server,
+            observe: own.observe,
             ..Self::default()
         };
         config.validate()?;
@@ -196,6 +200,7 @@ impl ServerConfig {
     pub fn validate(&self) -> Result<(), ProfileError> {
         self.profile.validate()?;
         self.limits.validate()?;
+        self.observe.validate()?;
         self.anonymous.identity("anonymous")?;
         if self.identities.len() > MAX_IDENTITIES {
             let limit = format!("at most {MAX_IDENTITIES} entries");
@@ -256,7 +261,7 @@ impl Limits {
     }
 }
 
-fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), ProfileError> {
+pub(crate) fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), ProfileError> {
     if (least..=most).contains(&value) {
         Ok(())
     } else {

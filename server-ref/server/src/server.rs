@@ -30,6 +30,9 @@ pub enum StartError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A log or trace cannot be written.
+    #[error(transparent)]
+    Observe(#[from] crate::ObserveError),
     /// The metrics recorder cannot be built.
     #[error("cannot set up metrics")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
@@ -91,7 +94,12 @@ impl Server {
         };
         let most = Duration::from_millis(config.limits.max_duration_ms);
         let worker = Arc::new(Worker::new(config.seed, most));
+        let writer = config.observe.start(clock::now())?;
         let admission = Admission::start(config.profile, Some(telemetry.recorder))?;
+        if let Some(writer) = writer {
+            // Nobody else has this admission yet, so there is no other watcher.
+            let _ = admission.watch(writer);
+        }
         let fixtures = config
             .fixtures
             .then(|| Fixtures::new(admission.clone(), Arc::clone(&worker), Arc::clone(&identities)));
@@ -102,6 +110,7 @@ impl Server {
         };
         let app = Arc::new(Shared {
             gate: Gate::new(admission)
+                .grease(config.fixtures)
                 .identify(ByToken(identities))
                 .foreign_deadlines(foreign),
             worker,
@@ -109,6 +118,7 @@ impl Server {
             limits: config.limits,
             fixtures,
             page: telemetry.page,
+            admin: config.observe.admin,
         });
         Ok(Self {
             app,

@@ -2,7 +2,7 @@
 //!
 //! A relay can be wrong in both directions at once: calling on for a caller that has gone, and answering with what it
 //! never was told. So both ends are ours. What the dependencies saw (the wire log of scripted origins) and what the
-//! callers got (raw answers) are two witnesses that share no code with the relay, and [`judge`] compares them.
+//! callers got (raw answers) are two witnesses that share no code with the relay, and `judge` compares them.
 
 mod answer;
 mod judge;

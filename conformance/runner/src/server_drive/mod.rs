@@ -18,6 +18,7 @@ use crate::verdict::{Findings, NotRun, Outcome};
 
 mod ask;
 pub mod check;
+mod compare;
 pub mod look;
 pub mod message;
 pub mod page;
