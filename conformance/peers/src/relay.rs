@@ -165,7 +165,7 @@ impl<E: Edge> Adapter for RelayAdapter<E> {
             "role": "relay",
             "implementation": {"name": "holdoff-axum", "version": env!("CARGO_PKG_VERSION")},
             "contract_versions": [1],
-            "capabilities": ["deadline", "tier", "retry", "replicas", "own_limit"],
+            "capabilities": ["deadline", "tier", "retry", "replicas", "own_limit", "hold_off"],
         })
     }
 

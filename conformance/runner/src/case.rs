@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::client_drive::ClientCase;
+use crate::grpc_drive;
+use crate::grpc_drive::spec::{GrpcClientCase, GrpcServerCase};
 use crate::relay_drive::RelayCase;
 use crate::requirement::{Requirements, RequirementsError};
 use crate::server_drive::ServerCase;
@@ -78,6 +80,10 @@ pub enum Body {
     Server(Box<ServerCase>),
     /// See [`RelayCase`].
     Relay(Box<RelayCase>),
+    /// See [`GrpcClientCase`].
+    GrpcClient(Box<GrpcClientCase>),
+    /// See [`GrpcServerCase`].
+    GrpcServer(Box<GrpcServerCase>),
 }
 
 /// One case.
@@ -111,8 +117,8 @@ impl Case {
     /// Which side the case judges.
     pub fn role(&self) -> Role {
         match self.body {
-            Body::Client(_) => Role::Client,
-            Body::Server(_) => Role::Server,
+            Body::Client(_) | Body::GrpcClient(_) => Role::Client,
+            Body::Server(_) | Body::GrpcServer(_) => Role::Server,
             Body::Relay(_) => Role::Relay,
         }
     }
@@ -143,6 +149,10 @@ struct RawCase {
     server: Option<Box<ServerCase>>,
     #[serde(default)]
     relay: Option<Box<RelayCase>>,
+    #[serde(default)]
+    grpc_client: Option<Box<GrpcClientCase>>,
+    #[serde(default)]
+    grpc_server: Option<Box<GrpcServerCase>>,
 }
 
 fn yes() -> bool {
@@ -309,27 +319,43 @@ fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, 
             raw.limit_ms
         ));
     }
-    let body = match (raw.client, raw.server, raw.relay) {
-        (Some(client), None, None) => {
+    let mut needs = raw.needs;
+    let body = match (raw.client, raw.server, raw.relay, raw.grpc_client, raw.grpc_server) {
+        (Some(client), None, None, None, None) => {
             client.validate()?;
             Body::Client(client)
         }
-        (None, Some(server), None) => {
+        (None, Some(server), None, None, None) => {
             server.validate()?;
             Body::Server(server)
         }
-        (None, None, Some(relay)) => {
+        (None, None, Some(relay), None, None) => {
             relay.validate()?;
             Body::Relay(relay)
         }
-        _ => return Err("exactly one of `client`, `server` and `relay` must be there".to_owned()),
+        (None, None, None, Some(client), None) => {
+            client.validate()?;
+            Body::GrpcClient(client)
+        }
+        (None, None, None, None, Some(server)) => {
+            server.validate()?;
+            Body::GrpcServer(server)
+        }
+        _ => {
+            let names = "`client`, `server`, `relay`, `grpc_client` and `grpc_server`";
+            return Err(format!("exactly one of {names} must be there"));
+        }
     };
+    // A program that does not speak gRPC is not judged by what it says over it.
+    if matches!(body, Body::GrpcClient(_) | Body::GrpcServer(_)) {
+        needs.push(grpc_drive::CAPABILITY.to_owned());
+    }
     Ok(Case {
         id: raw.id,
         title: raw.title,
         requirements: raw.requirements,
         level: raw.level,
-        needs: raw.needs,
+        needs,
         source: raw.source,
         excluded: raw.excluded,
         timing: raw.timing,

@@ -9,6 +9,7 @@
 //! - [`adapter`] runs a program and talks newline-delimited JSON to it, with a bound on everything.
 //! - [`server_drive`] plays a caller and judges a server; `client_drive` plays a server and judges a client;
 //!   [`relay_drive`] plays both ends and judges what stands between them.
+//! - `grpc_drive` does both in gRPC.
 //! - [`verdict`] and [`report`] say what came out.
 
 pub mod adapter;
@@ -16,6 +17,7 @@ pub mod case;
 pub mod cli;
 pub mod client_drive;
 pub mod clock;
+pub mod grpc_drive;
 pub mod relay_drive;
 pub mod render;
 pub mod report;

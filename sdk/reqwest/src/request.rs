@@ -1,10 +1,11 @@
 //! One request, in reqwest's manner.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
-use holdoff_policy::Incoming;
+use holdoff_policy::{CallerKey, Incoming, Policy};
 use holdoff_tower::{BoxError, CallOptions, Error, Progress};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Response};
@@ -80,6 +81,13 @@ impl RequestBuilder {
     /// Sets the body. One in memory can be sent again; one that is a stream is sent once (CLI-13).
     pub fn body<T: Into<Body>>(self, body: T) -> Self {
         self.map(|request| request.body(body))
+    }
+
+    /// Sets a `multipart/form-data` body and its content type. reqwest sends it as a stream, so it is sent once (CLI-13):
+    /// a refusal comes back as `NotReplayable` with its hint, and the caller builds the form anew. Feature `multipart`.
+    #[cfg(feature = "multipart")]
+    pub fn multipart(self, form: reqwest::multipart::Form) -> Self {
+        self.map(|request| request.multipart(form))
     }
 
     /// Adds to the query string.
@@ -167,6 +175,19 @@ impl RequestBuilder {
     /// it is made for need not say applied=maybe afterwards (INT-08).
     pub fn reads_only(mut self) -> Self {
         self.options.reads_only = true;
+        self
+    }
+
+    /// When to try again and when to stop, for this call only. Default: the client's.
+    pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
+        self.options.policy = Some(policy.into());
+        self
+    }
+
+    /// Whose call it is, for what a server says of one caller only (scope tenant). Default: the tenant where it is
+    /// sent, else the credential in the request.
+    pub fn caller(mut self, caller: CallerKey) -> Self {
+        self.options.caller = Some(caller);
         self
     }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use holdoff_policy::{
-    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Send as Sending, StopReason,
+    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Replay, Send as Sending, StopReason,
 };
 use http::{Request, Response};
 use http_body::Body;
@@ -39,6 +39,7 @@ where
     B: ReplayBody,
     RB: Body<Data = Bytes> + Unpin,
 {
+    let replay = plan.spec().replay;
     let mut call = Running::start(&plan, Arc::clone(&shared));
     let mut last = Last::Nothing;
     loop {
@@ -54,12 +55,14 @@ where
             Action::Send(send) => {
                 // A response that is still here belongs to an attempt that is followed by another.
                 last.settle(limit).await;
-                let Some(request) = plan.request(&send) else {
+                let Some(request) = plan.request(&send, &shared.defaults, shared.dialect.as_deref()) else {
                     return Err(Error::request("the body was a stream and has been sent"));
                 };
                 shared.counters.attempt(send.number);
                 let span = attempt_span(&request, &send);
-                let brought = attempt(inner, request, limit, &shared).instrument(span).await;
+                let brought = attempt(inner, request, limit, (&shared, replay))
+                    .instrument(span)
+                    .await;
                 call.on_outcome(brought.received, brought.outcome);
                 (inner, last) = (brought.inner, brought.last);
             }
@@ -79,9 +82,9 @@ struct Brought<S, RB: Body> {
 /// Sends once, within what is left of the call's deadline (CLI-28), and reads what comes back.
 async fn attempt<S, B, RB>(
     inner: Inner<S>,
-    request: Request<B>,
+    mut request: Request<B>,
     limit: Option<Instant>,
-    shared: &Shared,
+    (shared, replay): (&Shared, Replay),
 ) -> Brought<S, RB>
 where
     S: Service<Request<B>, Response = Response<RB>>,
@@ -109,6 +112,10 @@ where
             };
         }
     };
+    if let Some(hook) = &shared.before_send {
+        hook.call(&mut request);
+    }
+    let vocabulary = shared.vocabularies.at(request.uri());
     let result = clock::within(limit, service.call(request))
         .await
         .map(|done| done.map_err(Into::into));
@@ -122,6 +129,9 @@ where
                 received,
                 limit,
                 compat: shared.compat,
+                dialect: shared.dialect.as_deref(),
+                replay,
+                vocabulary,
             };
             let (response, outcome) = reject::judge(response, &receipt, &shared.counters).await;
             (Last::Response(response), outcome)
@@ -223,9 +233,9 @@ struct Running {
 
 impl Running {
     fn start<B: ReplayBody>(plan: &Plan<B>, shared: Arc<Shared>) -> Self {
-        let (scheme, authority) = origin::key(&plan.parts().uri);
-        let destination = shared.destinations.get(scheme, &authority);
-        let call = Call::new(Arc::clone(&shared.policy), plan.spec(), clock::now());
+        let destination = plan.destination(|scheme, authority| shared.destinations.get(scheme, authority));
+        let policy = Arc::clone(plan.policy().unwrap_or(&shared.policy));
+        let call = Call::new(policy, plan.spec(), clock::now());
         Self {
             call,
             destination,

@@ -20,10 +20,13 @@ use tracing::Instrument;
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
 use crate::context::Watch;
+use crate::dialect::Dialect;
 use crate::drive::{Inner, call_span, drive};
 use crate::error::{BoxError, Classify, Error};
+use crate::options::BeforeSend;
 use crate::plan::{Defaults, Plan};
 use crate::telemetry::Counters;
+use crate::vocabulary::Vocabularies;
 
 /// What all calls through one layer share.
 #[derive(Debug)]
@@ -31,9 +34,12 @@ pub(crate) struct Shared {
     pub(crate) policy: Arc<Policy>,
     pub(crate) destinations: Destinations,
     pub(crate) compat: Compat,
+    pub(crate) dialect: Option<Box<dyn Dialect>>,
+    pub(crate) vocabularies: Vocabularies,
     pub(crate) defaults: Defaults,
     pub(crate) classify: Classify,
     pub(crate) entropy: Entropy,
+    pub(crate) before_send: Option<BeforeSend>,
     pub(crate) counters: Counters,
 }
 
@@ -109,7 +115,7 @@ where
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
         let span = call_span(&request);
         let watch = Watch::begin(&request);
-        let plan = Plan::new(request, &self.shared.defaults);
+        let plan = Plan::new(request, &self.shared.defaults, self.shared.dialect.as_deref());
         let call = drive(inner, plan, Arc::clone(&self.shared)).instrument(span);
         Box::pin(async move {
             let result = call.await;

@@ -27,7 +27,7 @@ pub struct Controller {
     pub(crate) profile: Profile,
     origin: Instant,
     pub(crate) classes: Vec<Class>,
-    class_ids: HashMap<Box<str>, u16>,
+    pub(crate) class_ids: HashMap<Box<str>, u16>,
     pub(crate) tenants: Tenants,
     pub(crate) slots: Slots,
     pub(crate) queues: Queues,
@@ -292,7 +292,7 @@ impl Controller {
 
     /// The task whose turn it is and that has a worker, with its lane.
     fn next_to_start(&self) -> Option<(usize, u32)> {
-        if self.pool.busy() == self.pool.workers {
+        if self.pool.busy() >= self.pool.workers {
             return None;
         }
         self.queues.turns().into_iter().find_map(|lane| {
@@ -409,7 +409,8 @@ impl Controller {
                 let was_at_limit = tenant.at_active_limit();
                 tenant.running -= 1;
                 tenant.running_work -= charge;
-                if was_at_limit {
+                // A limit that was lowered by a new profile can still bind.
+                if was_at_limit && !tenant.at_active_limit() {
                     self.queues.unpark(&mut self.tenants, tenant_index);
                 }
             }

@@ -102,6 +102,18 @@ impl Class {
         }
     }
 
+    /// Takes another declaration. What was measured is kept; a new prior counts until enough is measured.
+    pub(crate) fn redeclare(&mut self, declared: &Declared, profile: &Profile) {
+        let new = Self::new(&self.name, declared, profile);
+        self.deadline = new.deadline;
+        self.max_deadline = new.max_deadline;
+        self.prior = new.prior;
+        if self.samples < SLOW_START {
+            self.times = new.times;
+            self.mean = new.mean;
+        }
+    }
+
     /// What a task is charged: the mean, or what it says about itself, in any case within [p50, p95] (ADM-10).
     pub(crate) fn charge(&self, cost: Option<Duration>) -> Nanos {
         let asked = cost.map_or(self.times.mean, |cost| {

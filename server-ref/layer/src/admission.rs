@@ -6,12 +6,12 @@
 //! (ADM-04, ADM-19).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Caller, Compliance, Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection, Snapshot, Step,
-    Ticket, Work,
+    Caller, Compliance, Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection,
+    Snapshot, Step, Ticket, Work,
 };
 use holdoff_contract::{ServiceState, TaskClass, Tenant, Tier};
 use tokio::sync::{Notify, oneshot};
@@ -89,11 +89,12 @@ pub(crate) enum Turn {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    profile: Profile,
+    profile: RwLock<Arc<Profile>>,
     state: Mutex<State>,
     /// Wakes the time keeper when something expires before it planned to wake.
     sooner: Arc<Notify>,
-    meters: Meters,
+    /// Replaced with the profile, whose classes are labels.
+    meters: RwLock<Arc<Meters>>,
     watch: OnceLock<Arc<dyn Watch>>,
 }
 
@@ -122,10 +123,10 @@ impl Admission {
     pub fn start(profile: Profile, recorder: Option<SharedRecorder>) -> Result<Self, ProfileError> {
         let now = clock::now();
         let controller = Controller::new(profile.clone(), now)?;
-        let meters = Meters::new(&controller, now, recorder);
+        let meters = RwLock::new(Arc::new(Meters::new(&controller, now, recorder)));
         let sooner = Arc::new(Notify::new());
         let shared = Arc::new(Shared {
-            profile,
+            profile: RwLock::new(Arc::new(profile)),
             state: Mutex::new(State {
                 controller,
                 waiting: HashMap::new(),
@@ -149,7 +150,8 @@ impl Admission {
         let asked = clock::now();
         let mut state = self.shared.lock();
         let now = clock::now();
-        let mut meters = &self.shared.meters;
+        let meters = self.shared.meters();
+        let mut meters = &*meters;
         self.shared.tick(&mut state, now);
         let class = state.controller.class(ask.class.as_ref().map(TaskClass::as_str));
         let tenant = state.controller.tenant(ask.tenant.as_ref().map(Tenant::as_str));
@@ -194,7 +196,11 @@ impl Admission {
         drop(state);
         meters.reckoning.decided_in(clock::now() - asked);
         let record = self.shared.watch.get().map(|_| {
-            let verdict = if poll_after.is_some() { Verdict::Defer } else { Verdict::Accept };
+            let verdict = if poll_after.is_some() {
+                Verdict::Defer
+            } else {
+                Verdict::Accept
+            };
             let mut record = self.record(ask, now, limit, verdict);
             record.predicted_wait = predicted_wait;
             Box::new(record)
@@ -234,7 +240,7 @@ impl Admission {
 
     /// The last changes of state, at most 64, oldest first.
     pub fn transitions(&self) -> Vec<Transition> {
-        self.shared.meters.reckoning.transitions()
+        self.shared.meters().reckoning.transitions()
     }
 
     /// The callers that keep to their hints least, at most `most`; their names are salted hashes (ADM-23).
@@ -252,8 +258,56 @@ impl Admission {
     }
 
     /// What the service declares about itself.
-    pub fn profile(&self) -> &Profile {
-        &self.shared.profile
+    pub fn profile(&self) -> Arc<Profile> {
+        let profile = self.shared.profile.read();
+        Arc::clone(&profile.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes another profile while work waits and runs: what was admitted keeps its place.
+    ///
+    /// # Errors
+    /// When the profile is outside its ranges; the old one then stands.
+    pub fn reload(&self, profile: Profile) -> Result<(), ProfileError> {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        state.controller.reload(now, profile.clone())?;
+        let meters = self.shared.meters().renewed(&state.controller, now);
+        *self.shared.meters.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(meters);
+        *self
+            .shared
+            .profile
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(profile);
+        self.shared.settle(&mut state, now);
+        Ok(())
+    }
+
+    /// Takes acknowledged work back, over its budget if need be (ADM-06): after a restart, before new work is let in.
+    /// `deadline` is the one that its caller was promised; it may have passed.
+    pub fn restore(&self, ask: &Ask, deadline: Instant) -> Place {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        let work = Work {
+            tenant: state.controller.tenant(ask.tenant.as_ref().map(Tenant::as_str)),
+            class: state.controller.class(ask.class.as_ref().map(TaskClass::as_str)),
+            tier: ask.tier,
+            deadline,
+            cost: ask.cost,
+            bytes: ask.bytes,
+            may_defer: ask.may_defer,
+        };
+        let ticket = state.controller.restore(now, work);
+        let facts = PlaceFacts {
+            tier: ask.tier,
+            deadline,
+            predicted_wait: Duration::ZERO,
+            poll_after: None,
+        };
+        let (tell, told) = oneshot::channel();
+        state.waiting.insert(ticket.key(), tell);
+        self.shared.settle(&mut state, now);
+        drop(state);
+        Place::new(Seat::new(Arc::clone(&self.shared), ticket, None), told, facts)
     }
 
     /// Gauges of this moment.
@@ -266,7 +320,7 @@ impl Admission {
     pub fn publish(&self) {
         let now = clock::now();
         let snapshot = self.shared.lock().controller.snapshot(now);
-        self.shared.meters.publish(now, &snapshot);
+        self.shared.meters().publish(now, &snapshot);
     }
 
     /// The instance goes away: everything new is refused with `draining`; what was accepted finishes.
@@ -282,7 +336,7 @@ impl Admission {
         let now = clock::now();
         state
             .controller
-            .force_state(now, pinned, &mut &self.shared.meters);
+            .force_state(now, pinned, &mut &*self.shared.meters());
         self.shared.settle(&mut state, now);
     }
 
@@ -299,6 +353,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn meters(&self) -> Arc<Meters> {
+        Arc::clone(&self.meters.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// A request that had a place has ended.
     pub(crate) fn ended(&self, mut record: Record) {
         record.finished = clock::now();
@@ -312,7 +370,7 @@ impl Shared {
         let mut state = self.lock();
         let now = clock::now();
         state.waiting.remove(&ticket.key());
-        state.controller.finish(now, ticket, ending, &mut &self.meters);
+        state.controller.finish(now, ticket, ending, &mut &*self.meters());
         self.settle(&mut state, now);
     }
 
@@ -321,17 +379,18 @@ impl Shared {
     fn tick(&self, state: &mut State, now: Instant) {
         if now >= state.next_tick && !state.frozen {
             state.next_tick = now + Controller::TICK;
-            state.controller.tick(now, &mut &self.meters);
+            state.controller.tick(now, &mut &*self.meters());
         }
     }
 
     /// Does every step that the controller asks for, and sees that the time keeper wakes in time.
     fn settle(&self, state: &mut State, now: Instant) {
-        while let Some(step) = state.controller.next_step(now, &mut &self.meters) {
+        let meters = self.meters();
+        while let Some(step) = state.controller.next_step(now, &mut &*meters) {
             let (key, turn) = match step {
                 Step::Start(key) => (key, Turn::Start),
                 Step::Refuse(key, rejection) => {
-                    self.meters.refused(&rejection);
+                    meters.refused(&rejection);
                     (key, Turn::Refuse(rejection))
                 }
             };
@@ -368,7 +427,7 @@ async fn keep_time(shared: Weak<Shared>, sooner: Arc<Notify>) {
             if now >= publish_at {
                 publish_at = now + Controller::TICK;
                 let snapshot = state.controller.snapshot(now);
-                shared.meters.publish(now, &snapshot);
+                shared.meters().publish(now, &snapshot);
                 seen = snapshot.state;
             }
             let expiry = state.controller.next_expiry().unwrap_or(publish_at);

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::reckoning::{Broken, Reckoning, Transition};
 use holdoff_admission::{ClassId, Controller, Event, Events, Rejection, Snapshot};
 use holdoff_contract::{Code, Hint, Overload, ServiceState, Tier};
-use crate::reckoning::{Broken, Reckoning, Transition};
 use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
 
 /// A recorder that several pools and threads may share.
@@ -161,19 +161,20 @@ impl Meters {
             classes.push("other".to_owned());
             classes.len() - 1
         });
-        let (missed, start_delay, prediction_error, hint, gauges, reckoning) = within(recorder.as_ref(), || {
-            describe();
-            let missed = STAGES.map(|stage| counter!("agent_deadline_miss_total", "stage" => stage));
-            missed.iter().for_each(|counter| counter.increment(0));
-            (
-                missed,
-                histogram!("agent_task_start_delay_seconds"),
-                histogram!("overload_prediction_error_seconds"),
-                histogram!("overload_hint_seconds"),
-                Gauges::new(),
-                Reckoning::new(&classes),
-            )
-        });
+        let (missed, start_delay, prediction_error, hint, gauges, reckoning) =
+            within(recorder.as_ref(), || {
+                describe();
+                let missed = STAGES.map(|stage| counter!("agent_deadline_miss_total", "stage" => stage));
+                missed.iter().for_each(|counter| counter.increment(0));
+                (
+                    missed,
+                    histogram!("agent_task_start_delay_seconds"),
+                    histogram!("overload_prediction_error_seconds"),
+                    histogram!("overload_hint_seconds"),
+                    Gauges::new(),
+                    Reckoning::new(&classes),
+                )
+            });
         let meters = Self {
             recorder,
             decided: slots(classes.len() * TIERS * DECISIONS),
@@ -193,6 +194,11 @@ impl Meters {
         };
         meters.publish(now, &snapshot);
         meters
+    }
+
+    /// For another profile: its classes, the same recorder, and so the same series.
+    pub(crate) fn renewed(&self, controller: &Controller, now: Instant) -> Self {
+        Self::new(controller, now, self.recorder.clone())
     }
 
     /// The hint of a refusal that goes out.

@@ -56,7 +56,9 @@ impl Reckoning {
         };
         let ghosts = Tier::ALL.iter().flat_map(|tier| {
             GhostOutcome::ALL.map(|outcome| {
-                zero(counter!("overload_ghosts_total", "tier" => tier.as_str(), "outcome" => outcome.as_str()))
+                zero(
+                    counter!("overload_ghosts_total", "tier" => tier.as_str(), "outcome" => outcome.as_str()),
+                )
             })
         });
         let error = |class: &String, of: &'static str| gauge!("overload_estimate_error_seconds", "task_class" => class.clone(), "of" => of);
@@ -141,7 +143,10 @@ fn push<T>(list: &Mutex<VecDeque<T>>, value: T, most: usize) {
 
 fn describe() {
     use metrics::{describe_counter as total, describe_gauge as level, describe_histogram as spread};
-    total!("overload_hint_outcomes_total", "Hints, by what callers made of them");
+    total!(
+        "overload_hint_outcomes_total",
+        "Hints, by what callers made of them"
+    );
     total!(
         "overload_ghosts_total",
         "Refused work, by what would have become of it; in_time is an upper bound"

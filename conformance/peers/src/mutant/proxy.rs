@@ -1,5 +1,7 @@
 //! Where a server mutant stands: a proxy in front of the honest server that changes what goes through.
 
+use std::path::Path;
+
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -34,6 +36,13 @@ impl Edge for ServerMutant {
             }
             _ => {}
         }
+    }
+
+    fn crashed(&self, data: &Path) -> std::io::Result<()> {
+        if *self == Self::Forgets {
+            std::fs::remove_dir_all(data)?;
+        }
+        Ok(())
     }
 
     async fn expose(&self, url: String, stop: CancellationToken) -> anyhow::Result<String> {

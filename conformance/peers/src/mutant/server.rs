@@ -43,6 +43,10 @@ pub enum ServerMutant {
     DeepQueue,
     /// Anybody may name a tenant (SRQ-08).
     TrustsAnybody,
+    /// Keeps what it acknowledged in memory only (ADM-06).
+    Forgets,
+    /// Runs each request, whatever its key (ADM-20).
+    DeafToKeys,
 }
 
 impl ServerMutant {
@@ -64,6 +68,8 @@ impl ServerMutant {
             Self::DeafToDeadline => "SRQ-02",
             Self::DeepQueue => "ADM-01",
             Self::TrustsAnybody => "SRQ-08",
+            Self::Forgets => "ADM-06",
+            Self::DeafToKeys => "ADM-20",
         }
     }
 
@@ -75,6 +81,9 @@ impl ServerMutant {
             }
             Self::DeafToDeadline => {
                 headers.remove(field_name::OVERLOAD_DEADLINE_MS);
+            }
+            Self::DeafToKeys => {
+                headers.remove(field_name::IDEMPOTENCY_KEY);
             }
             Self::TrustsAnybody if headers.contains_key(field_name::OVERLOAD_TENANT) => {
                 let token = format!("Bearer {ANYBODY}");

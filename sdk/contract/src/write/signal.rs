@@ -2,17 +2,17 @@
 
 use sfv::{DictSerializer, Dictionary, FieldType, KeyRef, Parser, TokenRef, key_ref};
 
-use super::{Advice, Audience};
 use super::values::Values;
+use super::{Advice, Audience};
+use crate::Overload;
 use crate::limits::{MAX_EXTENSIONS, MAX_SIGNAL_BYTES};
 use crate::read::KNOWN_KEYS;
-use crate::Overload;
 
 /// What must not pass a trust border under any name of its own (section 6.7, INT-15).
 pub(super) const PRIVATE_NAMES: [&str; 5] = ["tenant", "origin", "state", "predicted_wait_ms", "instance"];
 
 /// The signal of a refusal: the keys of version 1, then those that others added, as far as they fit.
-pub(super) fn refusal(values: &Values, overload: &Overload, audience: Audience) -> String {
+pub(crate) fn refusal(values: &Values, overload: &Overload, audience: Audience) -> String {
     let mut dictionary = begin();
     token(&mut dictionary, key_ref("code"), values.code.as_str());
     token(&mut dictionary, key_ref("retry"), values.retry.as_str());

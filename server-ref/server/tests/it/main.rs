@@ -9,9 +9,11 @@
 
 mod binary;
 mod common;
+mod durability;
 mod endings;
 mod fixtures;
 mod input;
+mod kill9_real_time;
 mod layer_in_axum;
 mod observe;
 mod overload;
