@@ -63,9 +63,12 @@
 //! | [`Client`] and the rest of the root | the client with reqwest's manners (feature `reqwest`, on by default) |
 //! | `tonic` | the layers for tonic clients and servers, and the `Status` of an overload (feature `tonic`) |
 //! | `tower` | the layer for hyper, tonic and other tower stacks (feature `tower`) |
+//! | `axum` | the inbound side of an axum service that calls others (feature `axum`) |
 //! | [`policy`] | when to try again and when to stop |
 //! | [`contract`] | the vocabulary, and how it is written and read |
 
+#[cfg(feature = "axum")]
+pub use holdoff_axum as axum;
 pub use holdoff_contract as contract;
 pub use holdoff_contract::read::{Advice, Compat};
 pub use holdoff_contract::{

@@ -10,8 +10,10 @@ pub mod command;
 pub mod grpc;
 #[cfg(feature = "mutants")]
 pub mod mutant;
+pub mod outbound;
 pub mod parse;
 pub mod protocol;
+pub mod relay;
 pub mod reply;
 pub mod server;
 pub mod transport;

@@ -7,6 +7,7 @@ use clap::{Parser, ValueEnum};
 use holdoff_conformance::cli::{self, Cli};
 use holdoff_peers::mutant::client::ClientMutant;
 use holdoff_peers::mutant::grpc::{GrpcClientMutant, GrpcServerMutant};
+use holdoff_peers::mutant::relay::RelayMutant;
 use holdoff_peers::mutant::server::ServerMutant;
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ async fn judge(role: &str, adapter: &str, requirement: &str) -> Value {
         requirement,
         "--seed",
         "1",
+        "--fail-fast",
         "--report",
         file.to_str().unwrap(),
     ];
@@ -77,6 +79,14 @@ async fn every_broken_server_is_caught_by_a_case_of_the_rule_it_breaks() {
     let survivors = survivors("server", program, ServerMutant::breaks).await;
     assert!(survivors.is_empty(), "not caught: {survivors:#?}");
     assert!(ServerMutant::value_variants().len() >= 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_broken_relay_is_caught_by_a_case_of_the_rule_it_breaks() {
+    let program = env!("CARGO_BIN_EXE_relay-axum");
+    let survivors = survivors("relay", program, RelayMutant::breaks).await;
+    assert!(survivors.is_empty(), "not caught: {survivors:#?}");
+    assert!(RelayMutant::value_variants().len() >= 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,7 @@
 //!   - id: CLI-06-retry-no
 //!     title: A reject that says retry=no is not retried.
 //!     requirements: [CLI-06]
-//!     client: { ... }        # or `server: { ... }`
+//!     client: { ... }        # or `server: { ... }`, `relay: { ... }`
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::client_drive::ClientCase;
 use crate::grpc_drive;
 use crate::grpc_drive::spec::{GrpcClientCase, GrpcServerCase};
+use crate::relay_drive::RelayCase;
 use crate::requirement::{Requirements, RequirementsError};
 use crate::server_drive::ServerCase;
 
@@ -55,6 +56,8 @@ pub enum Role {
     Client,
     /// The program under test answers; the runner calls.
     Server,
+    /// The program under test calls while it answers; the runner is at both ends.
+    Relay,
 }
 
 impl Role {
@@ -63,17 +66,20 @@ impl Role {
         match self {
             Role::Client => "client",
             Role::Server => "server",
+            Role::Relay => "relay",
         }
     }
 }
 
-/// What is played and what must be seen, for one side.
+/// What is played and what must be seen, for one role.
 #[derive(Debug, Clone)]
 pub enum Body {
     /// See [`ClientCase`].
     Client(Box<ClientCase>),
     /// See [`ServerCase`].
     Server(Box<ServerCase>),
+    /// See [`RelayCase`].
+    Relay(Box<RelayCase>),
     /// See [`GrpcClientCase`].
     GrpcClient(Box<GrpcClientCase>),
     /// See [`GrpcServerCase`].
@@ -113,6 +119,7 @@ impl Case {
         match self.body {
             Body::Client(_) | Body::GrpcClient(_) => Role::Client,
             Body::Server(_) | Body::GrpcServer(_) => Role::Server,
+            Body::Relay(_) => Role::Relay,
         }
     }
 }
@@ -140,6 +147,8 @@ struct RawCase {
     client: Option<Box<ClientCase>>,
     #[serde(default)]
     server: Option<Box<ServerCase>>,
+    #[serde(default)]
+    relay: Option<Box<RelayCase>>,
     #[serde(default)]
     grpc_client: Option<Box<GrpcClientCase>>,
     #[serde(default)]
@@ -311,27 +320,30 @@ fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, 
         ));
     }
     let mut needs = raw.needs;
-    let body = match (raw.client, raw.server, raw.grpc_client, raw.grpc_server) {
-        (Some(client), None, None, None) => {
+    let body = match (raw.client, raw.server, raw.relay, raw.grpc_client, raw.grpc_server) {
+        (Some(client), None, None, None, None) => {
             client.validate()?;
             Body::Client(client)
         }
-        (None, Some(server), None, None) => {
+        (None, Some(server), None, None, None) => {
             server.validate()?;
             Body::Server(server)
         }
-        (None, None, Some(client), None) => {
+        (None, None, Some(relay), None, None) => {
+            relay.validate()?;
+            Body::Relay(relay)
+        }
+        (None, None, None, Some(client), None) => {
             client.validate()?;
             Body::GrpcClient(client)
         }
-        (None, None, None, Some(server)) => {
+        (None, None, None, None, Some(server)) => {
             server.validate()?;
             Body::GrpcServer(server)
         }
         _ => {
-            return Err(
-                "exactly one of `client`, `server`, `grpc_client` and `grpc_server` must be there".to_owned(),
-            );
+            let names = "`client`, `server`, `relay`, `grpc_client` and `grpc_server`";
+            return Err(format!("exactly one of {names} must be there"));
         }
     };
     // A program that does not speak gRPC is not judged by what it says over it.

@@ -63,6 +63,14 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Judge a relay: the runner plays its callers and its dependencies
+    Relay {
+        /// The program that speaks the adapter protocol, with its arguments
+        #[arg(long, value_name = "CMD")]
+        adapter: String,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Judge only how a client reads responses: every hint vector through the adapter's `parse`
     Vectors {
         /// The program that speaks the adapter protocol, with its arguments
@@ -162,6 +170,19 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
             )
             .await
         }
+        Command::Relay { adapter, common } => {
+            let target = Target::Relay(pool(&adapter, Role::Relay, &common)?);
+            judge(
+                Judged {
+                    mode: "relay",
+                    target,
+                    named: adapter,
+                    how: "--adapter",
+                },
+                common,
+            )
+            .await
+        }
         Command::Server {
             adapter: Some(adapter),
             common,
@@ -235,6 +256,7 @@ impl Judged {
             (Some(profile), _) => profile.holds(requirement),
             (None, Target::Client(_)) => matches!(requirement.role.as_str(), "client" | "both"),
             (None, Target::Server(_)) => matches!(requirement.role.as_str(), "server" | "both"),
+            (None, Target::Relay(_)) => requirement.role == "relay",
         }
     }
 }
@@ -263,7 +285,7 @@ async fn judge(judged: Judged, common: Common) -> anyhow::Result<u8> {
         invocation: judged.invocation(),
     };
     let implementation = match &judged.target {
-        Target::Client(pool) | Target::Server(ServerTarget::Adapter(pool)) => {
+        Target::Client(pool) | Target::Relay(pool) | Target::Server(ServerTarget::Adapter(pool)) => {
             Some(pool.get().await?.hello().implementation.clone())
         }
         Target::Server(ServerTarget::Url { .. }) => None,

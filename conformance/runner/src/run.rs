@@ -14,6 +14,7 @@ use crate::case::{Body, Case, CaseSet, Level, Role};
 use crate::client_drive;
 use crate::clock;
 use crate::grpc_drive;
+use crate::relay_drive;
 use crate::report::{CaseReport, Conclusion, RequirementLine};
 use crate::requirement::{Requirement, Requirements};
 use crate::server_drive::{self, ServerTarget};
@@ -54,12 +55,16 @@ pub enum Target {
     Client(AdapterPool),
     /// A server, behind an adapter or at a URL.
     Server(ServerTarget),
+    /// A relay behind an adapter.
+    Relay(AdapterPool),
 }
 
 impl Target {
     fn pool(&self) -> Option<&AdapterPool> {
         match self {
-            Target::Client(pool) | Target::Server(ServerTarget::Adapter(pool)) => Some(pool),
+            Target::Client(pool) | Target::Relay(pool) | Target::Server(ServerTarget::Adapter(pool)) => {
+                Some(pool)
+            }
             Target::Server(ServerTarget::Url { .. }) => None,
         }
     }
@@ -83,6 +88,8 @@ pub enum Profile {
     ServerCore,
     /// All of SRV and ADM; needs fixtures.
     ServerAdmission,
+    /// INT.
+    Relay,
     /// GRP of role client.
     GrpcClient,
     /// GRP of role server.
@@ -97,6 +104,7 @@ impl Profile {
         match self {
             Profile::ClientCore => plays("client") && ["REQ", "HNT", "CLI", "VER", "SEC"].contains(&family),
             Profile::ClientCompat => family == "CMP",
+            Profile::Relay => family == "INT",
             Profile::GrpcClient => plays("client") && family == "GRP",
             Profile::GrpcServer => plays("server") && family == "GRP",
             Profile::ServerCore => plays("server") && ["SRV", "SRQ", "VER", "SEC"].contains(&family),
@@ -155,6 +163,7 @@ pub async fn run_cases(
     let role = match target {
         Target::Client(_) => Role::Client,
         Target::Server(_) => Role::Server,
+        Target::Relay(_) => Role::Relay,
     };
     let takes = |case: &&Case| {
         case.role() == role && selection.takes(&case.id, &case.requirements, &set.requirements)
@@ -212,7 +221,10 @@ async fn run_case(case: &Case, target: &Target, context: &RunContext, selection:
                     (Body::Server(body), Target::Server(server)) => {
                         server_drive::run_case(case, body, server, context).await
                     }
-                    _ => Err(NotRun::Harness("the case is for the other side".to_owned())),
+                    (Body::Relay(body), Target::Relay(pool)) => {
+                        relay_drive::run_case(case, body, pool, context).await
+                    }
+                    _ => Err(NotRun::Harness("the case is for another role".to_owned())),
                 }
             };
             match tokio::time::timeout(limit, play).await {

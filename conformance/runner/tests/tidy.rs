@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "holdoff-reqwest",
         &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
     ),
+    ("holdoff-axum", &["holdoff-contract", "holdoff-tower"]),
     (
         "holdoff-tonic",
         &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
@@ -38,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "holdoff",
         &[
+            "holdoff-axum",
             "holdoff-contract",
             "holdoff-policy",
             "holdoff-tower",

@@ -171,6 +171,13 @@ impl RequestBuilder {
         self
     }
 
+    /// Says that the call changes nothing, whatever its method says (a search by POST, say), so that a request which
+    /// it is made for need not say applied=maybe afterwards (INT-08).
+    pub fn reads_only(mut self) -> Self {
+        self.options.reads_only = true;
+        self
+    }
+
     /// When to try again and when to stop, for this call only. Default: the client's.
     pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
         self.options.policy = Some(policy.into());

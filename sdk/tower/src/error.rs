@@ -8,7 +8,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use holdoff_contract::{Applied, CalledAs, Overload, Relay};
+use holdoff_contract::{Applied, CalledAs, Hint, Overload, Relay};
 use holdoff_policy::{GiveUp, StopReason};
 
 use crate::clock;
@@ -202,33 +202,54 @@ impl Error {
         }
     }
 
+    /// Did the last attempt end without an answer, so that nobody knows what came of it?
+    fn is_unanswered(&self) -> bool {
+        match &self.0.kind {
+            Kind::GaveUp { give_up, failure } => {
+                let cut = give_up.why == StopReason::DeadlineExceeded || *failure == Some(Failure::Broken);
+                give_up.attempts > 0 && cut
+            }
+            Kind::Request => false,
+        }
+    }
+
+    /// May the last attempt have been applied? It was not where it was refused with applied=no, found no connection,
+    /// or was never sent.
+    pub(crate) fn may_have_applied(&self) -> bool {
+        let refused_maybe = self
+            .overload()
+            .is_some_and(|overload| overload.applied == Applied::Maybe);
+        self.attempts() > 0 && (self.is_unanswered() || refused_maybe)
+    }
+
     /// The answer to this service's own caller by CONTRACT section 6: the refusal, aged by the time since it was
-    /// received, dependency_timeout where a dependency may have begun and did not answer, or deadline_expired where no
+    /// received; dependency_timeout where a dependency may have begun and did not answer; deadline_expired where no
     /// time was left to call it. `None` where the failure is not overload: answer 502 or 503 without contract fields.
     pub fn for_caller(&self, hop: PassUp) -> Option<Overload> {
-        let Kind::GaveUp { give_up, failure } = &self.0.kind else {
-            return None;
-        };
-        if let Some(last) = &give_up.last {
-            let relay = Relay {
+        let give_up = self.give_up()?;
+        let passed_up = give_up.last.as_ref().map(|last| {
+            last.overload.for_caller(&Relay {
                 elapsed: clock::now().saturating_duration_since(last.received),
                 called_as: hop.called_as,
                 retried: give_up.attempts > 1,
                 idempotent: hop.idempotent,
                 side_effect: hop.side_effect,
-            };
-            return Some(last.overload.for_caller(&relay));
+            })
+        });
+        if self.is_unanswered() {
+            // What an earlier attempt was told still paces new work.
+            return Some(Overload {
+                hint: passed_up.map_or(Hint::Absent, |overload| overload.hint),
+                ..Overload::dependency_timeout()
+            });
         }
-        let ran_out = give_up.why == StopReason::DeadlineExceeded;
-        if give_up.attempts == 0 {
-            let applied = if hop.side_effect {
-                Applied::Maybe
-            } else {
-                Applied::No
-            };
-            return ran_out.then(|| Overload::deadline_expired(applied));
-        }
-        (ran_out || *failure == Some(Failure::Broken)).then(Overload::dependency_timeout)
+        let too_late = give_up.attempts == 0 && give_up.why == StopReason::DeadlineExceeded;
+        let done = if hop.side_effect {
+            Applied::Maybe
+        } else {
+            Applied::No
+        };
+        passed_up.or_else(|| too_late.then(|| Overload::deadline_expired(done)))
     }
 }
 

@@ -39,6 +39,9 @@ pub struct CallOptions {
     /// The request this call is made in answer to (CONTRACT section 6). Default: the one whose
     /// [`crate::Inbound`] scope the call is made in, if any.
     pub incoming: Option<Incoming>,
+    /// The call changes nothing, whatever its method says, so the request that it is made for need not say
+    /// applied=maybe afterwards (INT-08). Default: false; then only GET, HEAD, OPTIONS and TRACE change nothing.
+    pub reads_only: bool,
     /// When to try again and when to stop, for this call only. Default: the layer's. The destination's budget keeps the
     /// capacity that the layer's policy gave it, since it is shared.
     pub policy: Option<Arc<Policy>>,
@@ -100,6 +103,12 @@ impl CallOptions {
     /// Sets the request that this call answers.
     pub fn incoming(mut self, incoming: Incoming) -> Self {
         self.incoming = Some(incoming);
+        self
+    }
+
+    /// Says that the call changes nothing, whatever its method says: a search by POST, say.
+    pub fn reads_only(mut self) -> Self {
+        self.reads_only = true;
         self
     }
 

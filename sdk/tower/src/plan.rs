@@ -78,7 +78,12 @@ impl<B: ReplayBody> Plan<B> {
                 .collect(),
         };
         let trusted = defaults.trusts(&parts.uri);
-        let tenant = options.tenant.or(said.tenant).or_else(|| defaults.tenant.clone());
+        let inbound = Inbound::current();
+        let tenant = options
+            .tenant
+            .or(said.tenant)
+            .or_else(|| inbound.as_ref().and_then(Inbound::tenant_for_calls))
+            .or_else(|| defaults.tenant.clone());
         let fields = RequestFields {
             deadline: options.deadline.or(said.deadline).or(defaults.deadline),
             tier: options.tier.or(said.tier).or(defaults.tier),
@@ -109,7 +114,7 @@ impl<B: ReplayBody> Plan<B> {
             safety: options.safety,
             incoming: options
                 .incoming
-                .or_else(|| Inbound::current().map(|inbound| inbound.incoming(clock::now()))),
+                .or_else(|| inbound.map(|inbound| inbound.incoming(clock::now()))),
             progress: options.progress,
             policy: options.policy,
             caller,

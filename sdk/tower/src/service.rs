@@ -19,6 +19,7 @@ use tracing::Instrument;
 
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
+use crate::context::Watch;
 use crate::dialect::Dialect;
 use crate::drive::{Inner, call_span, drive};
 use crate::error::{BoxError, Classify, Error};
@@ -113,7 +114,13 @@ where
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
         let span = call_span(&request);
+        let watch = Watch::begin(&request);
         let plan = Plan::new(request, &self.shared.defaults, self.shared.dialect.as_deref());
-        Box::pin(drive(inner, plan, Arc::clone(&self.shared)).instrument(span))
+        let call = drive(inner, plan, Arc::clone(&self.shared)).instrument(span);
+        Box::pin(async move {
+            let result = call.await;
+            watch.end(&result);
+            result
+        })
     }
 }

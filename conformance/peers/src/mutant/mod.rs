@@ -4,4 +4,5 @@
 pub mod client;
 pub mod grpc;
 mod proxy;
+pub mod relay;
 pub mod server;

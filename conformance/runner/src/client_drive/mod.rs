@@ -9,7 +9,7 @@ mod judge_fields;
 mod judge_result;
 #[cfg(test)]
 mod judge_tests;
-mod origin;
+pub(crate) mod origin;
 mod reader;
 pub mod script;
 pub(crate) mod seen;

@@ -47,7 +47,9 @@ impl Judge<'_> {
         }
         self.seconds(&lines, if retry == "after" { "SRV-08" } else { "SRV-10" });
         let millis = self.seen.lines("retry-after-ms");
-        if let Some(after) = self.reading.after() {
+        // Where Retry-After must not invite back, neither must this.
+        let silent = applied == "maybe" && retry == "no";
+        if let Some(after) = self.reading.after().filter(|_| !silent) {
             let right = millis.len() == 1 && millis[0] == after.to_string();
             if !right {
                 self.say(

@@ -95,8 +95,12 @@ impl Judge<'_> {
             return;
         };
         let code = entry.code;
+        // A relay may only tighten what it was told (INT-07), which can be more than the registry has.
+        let relayed = self
+            .signal_value()
+            .is_some_and(|signal| signal.hop.unwrap_or(0) > 0);
         if let Some(retry) = self.reading.retry().map(str::to_owned) {
-            let tightened = retry == "no";
+            let tightened = retry == "no" || (relayed && retry == "elsewhere");
             if retry != entry.retry && !tightened {
                 self.say(
                     "SRV-04",
@@ -106,6 +110,7 @@ impl Judge<'_> {
         }
         if let Some(applied) = self.reading.applied().map(str::to_owned)
             && !entry.applied.allows(&applied)
+            && !(relayed && applied == "maybe")
         {
             self.say(
                 "SRV-04",
