@@ -320,7 +320,13 @@ fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, 
         ));
     }
     let mut needs = raw.needs;
-    let body = match (raw.client, raw.server, raw.relay, raw.grpc_client, raw.grpc_server) {
+    let body = match (
+        raw.client,
+        raw.server,
+        raw.relay,
+        raw.grpc_client,
+        raw.grpc_server,
+    ) {
         (Some(client), None, None, None, None) => {
             client.validate()?;
             Body::Client(client)

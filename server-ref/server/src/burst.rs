@@ -9,17 +9,17 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http::StatusCode;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Server, ServerConfig, StartError, clock};
+
+mod caller;
+
+use caller::{Answer, Caller};
 
 /// Callers' tokens.
 const A: &str = "burst-test-token-a";
@@ -35,8 +35,6 @@ const LONG_MS: u64 = BUDGET as u64 * SHORT_MS;
 const DEADLINE_MS: u64 = 5_000;
 /// Longest wait for a step: twenty times what it takes.
 const STEP_LIMIT: Duration = Duration::from_secs(20);
-/// Most bytes of an answer that are read.
-const MAX_ANSWER: usize = 1 << 20;
 
 /// One step: what must be seen, and what was.
 #[derive(Clone, Debug)]
@@ -133,105 +131,6 @@ impl fmt::Display for Report {
             "refused that would have succeeded    at most {} of {}, {} of them in time that workers stood idle",
             of.would_have_succeeded, of.refused, of.avoidable
         )
-    }
-}
-
-/// An answer, read to its end.
-#[derive(Clone, Debug)]
-struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Value,
-    took: Duration,
-}
-
-impl Answer {
-    fn text(&self, member: &str) -> &str {
-        self.body[member].as_str().unwrap_or_default()
-    }
-
-    fn ms(&self, member: &str) -> Option<Duration> {
-        self.body[member].as_u64().map(Duration::from_millis)
-    }
-
-    fn code(&self) -> &str {
-        self.text("code")
-    }
-
-    /// A window to come back in, in the body, in the signal and in Retry-After.
-    fn guides(&self) -> bool {
-        let window = (self.ms("retry_after_ms"), self.ms("retry_after_max_ms"));
-        self.text("retry") == "after"
-            && self.text("applied") == "no"
-            && matches!(window, (Some(after), Some(max)) if Duration::ZERO < after && after < max)
-            && self.headers.contains_key("retry-after")
-            && self.headers.contains_key("overload-signal")
-    }
-}
-
-#[derive(Clone)]
-struct Caller {
-    client: Client<HttpConnector, Full<Bytes>>,
-    url: String,
-}
-
-impl Caller {
-    async fn send(
-        &self,
-        token: &str,
-        class: &str,
-        ms: u64,
-        deadline: Option<u64>,
-    ) -> Result<Answer, BurstError> {
-        let body = json!({"class": class, "duration_ms": ms}).to_string();
-        let mut request = Request::post(format!("{}/v1/work", self.url))
-            .header("content-type", "application/json")
-            .header("authorization", format!("Bearer {token}"));
-        if let Some(deadline) = deadline {
-            request = request.header("overload-deadline-ms", deadline);
-        }
-        let request = request.body(Full::from(body));
-        self.exchange(format!("a {class} task"), request).await
-    }
-
-    async fn metrics(&self) -> Result<String, BurstError> {
-        let request = Request::get(format!("{}/metrics", self.url)).body(Full::default());
-        let answer = self.exchange("the metrics".to_owned(), request).await?;
-        Ok(answer.body.as_str().unwrap_or_default().to_owned())
-    }
-
-    async fn exchange(
-        &self,
-        what: String,
-        request: http::Result<Request<Full<Bytes>>>,
-    ) -> Result<Answer, BurstError> {
-        let failed = |why: String| BurstError::Answer {
-            what: what.clone(),
-            why,
-        };
-        let request = request.map_err(|error| failed(error.to_string()))?;
-        let sent = clock::now();
-        let exchange = async {
-            let response = self
-                .client
-                .request(request)
-                .await
-                .map_err(|error| error.to_string())?;
-            let (parts, body) = response.into_parts();
-            let body = Limited::new(body, MAX_ANSWER).collect().await;
-            Ok((parts, body.map_err(|error| error.to_string())?.to_bytes()))
-        };
-        let (parts, body) = tokio::time::timeout(STEP_LIMIT, exchange)
-            .await
-            .map_err(|_| failed(format!("no answer in {STEP_LIMIT:?}")))?
-            .map_err(failed)?;
-        let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
-        Ok(Answer {
-            status: parts.status,
-            headers: parts.headers,
-            body: serde_json::from_slice(&body).unwrap_or_else(|_| text()),
-            took: clock::now().saturating_duration_since(sent),
-        })
     }
 }
 

@@ -10,8 +10,8 @@
 mod api;
 mod binary;
 mod common;
-mod durability;
 mod deploy;
+mod durability;
 mod endings;
 mod fixtures;
 mod input;
