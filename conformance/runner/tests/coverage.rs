@@ -41,7 +41,7 @@ fn every_requirement_has_a_case_or_a_reason_and_never_both() {
                 wrong.push(format!("{id} has a case: take it out of coverage.toml"));
             }
             (false, Some(reason)) if reason.trim().len() < 10 => {
-                wrong.push(format!("{id}: that is no reason"))
+                wrong.push(format!("{id}: that is no reason"));
             }
             _ => {}
         }
