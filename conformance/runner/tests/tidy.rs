@@ -49,6 +49,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "holdoff-bench",
+        &["holdoff", "holdoff-admission", "holdoff-admission-tower"],
+    ),
+    (
         "holdoff-examples",
         &[
             "holdoff",
