@@ -1,11 +1,12 @@
 //! What a caller says about its work (section 3): typed, so that a value that is here fits the grammar, and no
 //! header can be injected through it (REQ-10).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sfv::{BareItem, Item, ItemSerializer, Parser, RefBareItem, StringRef, TokenRef};
+use sfv::{BareItem, Item, ItemSerializer, Parser, StringRef};
 
 use crate::Tier;
 use crate::limits::{MAX_DEADLINE, MAX_FIELD_BYTES};
@@ -166,19 +167,16 @@ impl RequestFields {
     /// Reads the fields; a malformed one is absent (section 3, SRQ-01, SRQ-05, SRQ-09). A deadline, cost or attempt
     /// above its limit is clamped to it.
     pub fn read(headers: &HeaderMap) -> Self {
-        let integer = |name| item(headers, &name).and_then(|value| value.as_integer());
-        let duration = |name| {
-            let ms = u64::try_from(i64::from(integer(name)?)).ok()?;
-            Some(Duration::from_millis(ms).min(MAX_DEADLINE))
-        };
-        let token =
-            |name| item(headers, &name).and_then(|value| value.as_token().map(|t| t.as_str().to_owned()));
-        let attempt =
-            integer(header::OVERLOAD_ATTEMPT).and_then(|number| u64::try_from(i64::from(number)).ok());
+        if headers.is_empty() {
+            return Self::default();
+        }
+        let duration = |name| Some(Duration::from_millis(integer(headers, &name)?).min(MAX_DEADLINE));
+        let attempt = integer(headers, &header::OVERLOAD_ATTEMPT);
         Self {
             deadline: duration(header::OVERLOAD_DEADLINE_MS),
-            tier: token(header::OVERLOAD_TIER).and_then(|tier| tier.parse().ok()),
-            task_class: token(header::OVERLOAD_TASK_CLASS).and_then(|class| TaskClass::new(class).ok()),
+            tier: token(headers, &header::OVERLOAD_TIER).and_then(|tier| tier.parse().ok()),
+            task_class: token(headers, &header::OVERLOAD_TASK_CLASS)
+                .and_then(|class| TaskClass::new(&*class).ok()),
             tenant: item(headers, &header::OVERLOAD_TENANT)
                 .and_then(|value| Tenant::new(value.as_string()?.as_str()).ok()),
             attempt: attempt
@@ -192,45 +190,47 @@ impl RequestFields {
     /// Sets every field that has a value, and removes the others, replacing what stood there. Durations are written
     /// as whole milliseconds, rounded down: a deadline must not grow.
     pub fn write(&self, headers: &mut HeaderMap) {
-        let ms = |duration: Duration| serialized(whole_ms(duration));
-        let token = |text: &str| TokenRef::from_str(text).ok().map(serialized);
-        let string = |text: &str| StringRef::from_str(text).ok().map(serialized);
+        // Integers and tokens are their own serialization; only strings may have to be escaped.
+        let ms = |duration: Duration| HeaderValue::from(whole_ms(duration));
+        let string = |text: &str| {
+            let string = StringRef::from_str(text).ok()?;
+            HeaderValue::try_from(ItemSerializer::new().bare_item(string).finish()).ok()
+        };
+        let class = |class: &TaskClass| HeaderValue::from_str(class.as_str()).ok();
+        let attempt = |attempt: Attempt| match attempt {
+            Attempt::FIRST => HeaderValue::from_static("1"),
+            later => HeaderValue::from(u16::from(later.get())),
+        };
         let values = [
             (header::OVERLOAD_DEADLINE_MS, self.deadline.map(ms)),
             (
                 header::OVERLOAD_TIER,
-                self.tier.and_then(|tier| token(tier.as_str())),
+                self.tier.map(|tier| HeaderValue::from_static(tier.as_str())),
             ),
             (
                 header::OVERLOAD_TASK_CLASS,
-                self.task_class.as_ref().and_then(|class| token(class.as_str())),
+                self.task_class.as_ref().and_then(class),
             ),
             (
                 header::OVERLOAD_TENANT,
                 self.tenant.as_ref().and_then(|tenant| string(tenant.as_str())),
             ),
-            (
-                header::OVERLOAD_ATTEMPT,
-                self.attempt.map(|attempt| serialized(attempt.get())),
-            ),
+            (header::OVERLOAD_ATTEMPT, self.attempt.map(attempt)),
             (header::OVERLOAD_COST_MS, self.cost.map(ms)),
             (
                 header::IDEMPOTENCY_KEY,
                 self.idempotency_key.as_ref().and_then(|key| string(key.as_str())),
             ),
         ];
+        let had_some = !headers.is_empty();
         for (name, value) in values {
-            // A serialized Item is printable ASCII, so it always is a header value.
-            match value.and_then(|text| HeaderValue::try_from(text).ok()) {
+            match value {
                 Some(value) => drop(headers.insert(name, value)),
-                None => drop(headers.remove(name)),
+                None if had_some => drop(headers.remove(name)),
+                None => {}
             }
         }
     }
-}
-
-fn serialized<'a>(value: impl Into<RefBareItem<'a>>) -> String {
-    ItemSerializer::new().bare_item(value).finish()
 }
 
 /// Rounded down and within the limit of section 3, which fits in 32 bits.
@@ -251,6 +251,31 @@ fn item(headers: &HeaderMap, name: &HeaderName) -> Option<BareItem> {
         .parse::<Item>()
         .ok()
         .map(|item| item.bare_item)
+}
+
+/// An Integer that is not negative. What is only digits needs no parser.
+fn integer(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
+    const MOST_DIGITS: usize = 15;
+    let bytes = only(headers, name)?.as_bytes();
+    if (1..=MOST_DIGITS).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_digit) {
+        return Some(
+            bytes
+                .iter()
+                .fold(0, |number, digit| number * 10 + u64::from(digit - b'0')),
+        );
+    }
+    u64::try_from(i64::from(item(headers, name)?.as_integer()?)).ok()
+}
+
+/// A Token. What is only letters, digits, `_`, `-` and `.` behind a letter needs no parser.
+fn token<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
+    let value = only(headers, name)?;
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let bytes = value.as_bytes();
+    if bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.iter().all(plain) {
+        return value.to_str().ok().map(Cow::Borrowed);
+    }
+    Some(Cow::Owned(item(headers, name)?.as_token()?.as_str().to_owned()))
 }
 
 /// A String Item, or the bare value that many callers send: all of the line, as long as it cannot be taken for a
