@@ -1,6 +1,7 @@
 //! One request, in reqwest's manner.
 
 use std::fmt::Display;
+use std::future::Future;
 use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
@@ -11,6 +12,7 @@ use reqwest::{Body, Response};
 use serde::Serialize;
 
 use crate::Client;
+use crate::client::into_reqwest;
 
 /// Builds a request and makes the call. A bad value is told by [`Self::send`], as reqwest does it.
 #[derive(Debug)]
@@ -193,9 +195,11 @@ impl RequestBuilder {
     /// # Errors
     /// [`Error::is_request`] where the request could not be built, [`Error::is_overloaded`] where the server refused
     /// it, else a failure of the transport or the end of the deadline.
-    pub async fn send(self) -> Result<Response, Error> {
+    pub fn send(self) -> impl Future<Output = Result<Response, Error>> + Send {
         let client = self.client.clone();
-        let (request, options) = self.build()?;
-        client.execute_with(request, options).await
+        let begun = self
+            .build()
+            .and_then(|(request, options)| client.begin(request, options));
+        async move { Ok(into_reqwest(begun?.await?)) }
     }
 }

@@ -37,9 +37,8 @@ pub(crate) struct Plan<B> {
 }
 
 impl<B: ReplayBody> Plan<B> {
-    pub(crate) fn new(request: Request<B>, defaults: &Defaults) -> Self {
-        let (mut parts, body) = request.into_parts();
-        let options = parts.extensions.remove::<CallOptions>().unwrap_or_default();
+    pub(crate) fn new(request: Request<B>, options: CallOptions, defaults: &Defaults) -> Self {
+        let (parts, body) = request.into_parts();
         let said = RequestFields::read(&parts.headers);
         let own_keys = match options.idempotency_key {
             Some(_) => Vec::new(),
@@ -61,7 +60,7 @@ impl<B: ReplayBody> Plan<B> {
             cost: options.cost.or(said.cost),
             idempotency_key: options.idempotency_key.or(said.idempotency_key),
         };
-        let replay = if body.replay().is_some() {
+        let replay = if body.can_replay() {
             Replay::Bytes
         } else {
             Replay::Once

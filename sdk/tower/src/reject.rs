@@ -40,8 +40,23 @@ pub(crate) struct Receipt {
     pub(crate) compat: Compat,
 }
 
-/// Tells what a response means. Only 429, 503 and 504 are looked into: no hint is taken from anything else
-/// (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
+/// What a response means whose status says it all; `Err` where it has to be looked into.
+pub(crate) fn at_a_glance<B: Body>(
+    response: Response<B>,
+) -> Result<(Response<ResponseBody<B>>, Outcome), Response<B>> {
+    let outcome = match response.status() {
+        status if status.is_success() => Outcome::Success,
+        StatusCode::BAD_GATEWAY => Outcome::BadGateway,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            return Err(response);
+        }
+        _ => Outcome::Answered,
+    };
+    Ok((response.map(ResponseBody::from), outcome))
+}
+
+/// Tells what a response means that [`at_a_glance`] could not judge: a 429, 503 or 504. No hint is taken from anything
+/// else (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
 pub(crate) async fn judge<B>(
     response: Response<B>,
     receipt: &Receipt,
@@ -52,29 +67,22 @@ where
 {
     let (parts, mut body) = response.into_parts();
     let mut seen = Seen::default();
-    let outcome = match parts.status {
-        status if status.is_success() => Outcome::Success,
-        StatusCode::BAD_GATEWAY => Outcome::BadGateway,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            let options = ReadOptions {
-                now: clock::wall(),
-                compat: receipt.compat,
-            };
-            let head = Head::read(parts.status, &parts.headers, &options);
-            let whole = head.wants_body() && read_whole(&mut body, &mut seen, receipt).await;
-            match head.finish(whole.then_some(&*seen.bytes)) {
-                Reading::Overload(mut overload, malformed) => {
-                    counters.malformed(malformed.sources);
-                    if parts.extensions.get::<Redirected>().is_some() {
-                        overload.scope = Scope::Request;
-                    }
-                    Outcome::Overload(overload)
-                }
-                Reading::NotOverload if parts.status == StatusCode::GATEWAY_TIMEOUT => Outcome::BadGateway,
-                Reading::NotOverload => Outcome::Answered,
+    let options = ReadOptions {
+        now: clock::wall(),
+        compat: receipt.compat,
+    };
+    let head = Head::read(parts.status, &parts.headers, &options);
+    let whole = head.wants_body() && read_whole(&mut body, &mut seen, receipt).await;
+    let outcome = match head.finish(whole.then_some(&*seen.bytes)) {
+        Reading::Overload(mut overload, malformed) => {
+            counters.malformed(malformed.sources);
+            if parts.extensions.get::<Redirected>().is_some() {
+                overload.scope = Scope::Request;
             }
+            Outcome::Overload(overload)
         }
-        _ => Outcome::Answered,
+        Reading::NotOverload if parts.status == StatusCode::GATEWAY_TIMEOUT => Outcome::BadGateway,
+        Reading::NotOverload => Outcome::Answered,
     };
     (
         Response::from_parts(parts, ResponseBody::new(seen, body)),

@@ -20,6 +20,7 @@ use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
 use crate::drive::{Inner, drive};
 use crate::error::{BoxError, Classify, Error};
+use crate::options::CallOptions;
 use crate::plan::{Defaults, Plan};
 use crate::telemetry::Counters;
 
@@ -101,11 +102,30 @@ where
             .map_err(|error| Error::unready(error.into()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let options = request.extensions_mut().remove().unwrap_or_default();
         // The service that was polled ready is the one to use; the clone left behind is polled next time.
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
-        let plan = Plan::new(request, &self.shared.defaults);
-        Box::pin(drive(inner, plan, Arc::clone(&self.shared)))
+        let plan = Plan::new(request, options, &self.shared.defaults);
+        Box::pin(drive(inner, Box::new(plan), Arc::clone(&self.shared)))
+    }
+}
+
+impl<S> OverloadService<S> {
+    /// One call, with its wishes beside the request instead of in its extensions. Needs no `poll_ready`: the service
+    /// inside is polled ready as part of the call.
+    pub fn oneshot<B, RB>(&self, request: Request<B>, options: CallOptions) -> CallFuture<RB>
+    where
+        S: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: ReplayBody + Send + 'static,
+        RB: Body<Data = Bytes> + Send + Unpin + 'static,
+        RB::Error: Send,
+    {
+        let inner = Inner::Idle(self.inner.clone());
+        let plan = Plan::new(request, options, &self.shared.defaults);
+        Box::pin(drive(inner, Box::new(plan), Arc::clone(&self.shared)))
     }
 }
