@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::clock;
 use crate::meters::{Meters, SharedRecorder};
-use crate::place::{Permit, Place, PlaceFacts, Seat};
+use crate::place::{Permit, Place, PlaceFacts, Seat, Told};
 
 /// A request for admission, in the caller's words. All trust decisions (tenant, tier right) are made before; what is
 /// left open gets the profile's default.
@@ -169,9 +169,14 @@ impl Admission {
                 return Err(Denied::Overload(rejection));
             }
         };
-        let (tell, told) = oneshot::channel();
-        state.waiting.insert(ticket.key(), tell);
-        self.shared.settle(&mut state, now);
+        let told = match self.shared.settle_with(&mut state, now, Some(ticket.key())) {
+            Some(turn) => Told::AtOnce(turn),
+            None => {
+                let (tell, told) = oneshot::channel();
+                state.waiting.insert(ticket.key(), tell);
+                Told::Later(told)
+            }
+        };
         drop(state);
         let facts = PlaceFacts {
             tier: ask.tier,
@@ -263,6 +268,13 @@ impl Shared {
 
     /// Does every step that the controller asks for, and sees that the time keeper wakes in time.
     fn settle(&self, state: &mut State, now: Instant) {
+        let unheard = self.settle_with(state, now, None);
+        debug_assert!(unheard.is_none(), "a turn of nobody's own");
+    }
+
+    /// As [`Self::settle`]; the turn of the place with the key `own`, which nobody waits for yet, is returned.
+    fn settle_with(&self, state: &mut State, now: Instant, own: Option<u64>) -> Option<Turn> {
+        let mut turn_of_own = None;
         while let Some(step) = state.controller.next_step(now, &mut &self.meters) {
             let (key, turn) = match step {
                 Step::Start(key) => (key, Turn::Start),
@@ -271,6 +283,10 @@ impl Shared {
                     (key, Turn::Refuse(rejection))
                 }
             };
+            if own == Some(key) {
+                turn_of_own = Some(turn);
+                continue;
+            }
             // Nobody listens when the place is being dropped at this moment: its seat then gives the ticket back.
             if let Some(tell) = state.waiting.remove(&key) {
                 let _ = tell.send(turn);
@@ -283,6 +299,7 @@ impl Shared {
         {
             self.sooner.notify_one();
         }
+        turn_of_own
     }
 }
 
