@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use sfv::{BareItem, Item, ItemSerializer, Parser, StringRef};
 
 use crate::Tier;
@@ -167,23 +167,21 @@ impl RequestFields {
     /// Reads the fields; a malformed one is absent (section 3, SRQ-01, SRQ-05, SRQ-09). A deadline, cost or attempt
     /// above its limit is clamped to it.
     pub fn read(headers: &HeaderMap) -> Self {
-        if headers.is_empty() {
-            return Self::default();
-        }
-        let duration = |name| Some(Duration::from_millis(integer(headers, &name)?).min(MAX_DEADLINE));
-        let attempt = integer(headers, &header::OVERLOAD_ATTEMPT);
+        let lines = Lines::of(headers);
+        let duration = |field| Some(Duration::from_millis(lines.integer(field)?).min(MAX_DEADLINE));
         Self {
-            deadline: duration(header::OVERLOAD_DEADLINE_MS),
-            tier: token(headers, &header::OVERLOAD_TIER).and_then(|tier| tier.parse().ok()),
-            task_class: token(headers, &header::OVERLOAD_TASK_CLASS)
-                .and_then(|class| TaskClass::new(&*class).ok()),
-            tenant: item(headers, &header::OVERLOAD_TENANT)
+            deadline: duration(DEADLINE),
+            tier: lines.token(TIER).and_then(|tier| tier.parse().ok()),
+            task_class: lines.token(CLASS).and_then(|class| TaskClass::new(&*class).ok()),
+            tenant: lines
+                .item(TENANT)
                 .and_then(|value| Tenant::new(value.as_string()?.as_str()).ok()),
-            attempt: attempt
+            attempt: lines
+                .integer(ATTEMPT)
                 .filter(|number| *number > 0)
                 .map(|number| Attempt::saturating(u32::try_from(number).unwrap_or(u32::MAX))),
-            cost: duration(header::OVERLOAD_COST_MS),
-            idempotency_key: key(headers),
+            cost: duration(COST),
+            idempotency_key: lines.key(),
         }
     }
 
@@ -238,56 +236,102 @@ fn whole_ms(duration: Duration) -> u32 {
     u32::try_from(duration.min(MAX_DEADLINE).as_millis()).unwrap_or(u32::MAX)
 }
 
-/// The value of a field that came exactly once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
-    let mut lines = headers.get_all(name).iter();
-    lines.next().filter(|_| lines.next().is_none())
+/// The fields that are read, in one order; the constants below are places in it.
+const NAMES: [&str; 7] = [
+    "overload-deadline-ms",
+    "overload-tier",
+    "overload-task-class",
+    "overload-tenant",
+    "overload-attempt",
+    "overload-cost-ms",
+    "idempotency-key",
+];
+const DEADLINE: usize = 0;
+const TIER: usize = 1;
+const CLASS: usize = 2;
+const TENANT: usize = 3;
+const ATTEMPT: usize = 4;
+const COST: usize = 5;
+const KEY: usize = 6;
+
+/// The lines of those fields, found in one pass: most requests have few fields, and looking up seven names that are
+/// mostly absent costs more than looking at each that is there.
+#[derive(Default)]
+struct Lines<'a>([Line<'a>; NAMES.len()]);
+
+#[derive(Clone, Copy, Default)]
+enum Line<'a> {
+    #[default]
+    Absent,
+    Once(&'a HeaderValue),
+    Twice,
 }
 
-/// The RFC 9651 Item in a field that came exactly once; its parameters are ignored (VER-02).
-fn item(headers: &HeaderMap, name: &HeaderName) -> Option<BareItem> {
-    let value = only(headers, name).filter(|value| value.len() <= MAX_FIELD_BYTES)?;
-    Parser::new(value.as_bytes())
-        .parse::<Item>()
-        .ok()
-        .map(|item| item.bare_item)
-}
-
-/// An Integer that is not negative. What is only digits needs no parser.
-fn integer(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
-    const MOST_DIGITS: usize = 15;
-    let bytes = only(headers, name)?.as_bytes();
-    if (1..=MOST_DIGITS).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_digit) {
-        return Some(
-            bytes
-                .iter()
-                .fold(0, |number, digit| number * 10 + u64::from(digit - b'0')),
-        );
+impl<'a> Lines<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let mut lines = Self::default();
+        for (name, value) in headers {
+            let name = name.as_str();
+            if !name.starts_with("overload-") && name != NAMES[KEY] {
+                continue;
+            }
+            if let Some(at) = NAMES.iter().position(|known| *known == name) {
+                lines.0[at] = match lines.0[at] {
+                    Line::Absent => Line::Once(value),
+                    Line::Once(_) | Line::Twice => Line::Twice,
+                };
+            }
+        }
+        lines
     }
-    u64::try_from(i64::from(item(headers, name)?.as_integer()?)).ok()
-}
 
-/// A Token. What is only letters, digits, `_`, `-` and `.` behind a letter needs no parser.
-fn token<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
-    let value = only(headers, name)?;
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    let bytes = value.as_bytes();
-    if bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.iter().all(plain) {
-        return value.to_str().ok().map(Cow::Borrowed);
+    /// The value of a field that came exactly once.
+    fn only(&self, field: usize) -> Option<&'a HeaderValue> {
+        match self.0[field] {
+            Line::Once(value) => Some(value),
+            Line::Absent | Line::Twice => None,
+        }
     }
-    Some(Cow::Owned(item(headers, name)?.as_token()?.as_str().to_owned()))
-}
 
-/// A String Item, or the bare value that many callers send: all of the line, as long as it cannot be taken for a
-/// String that is broken or for a list of two keys.
-fn key(headers: &HeaderMap) -> Option<IdempotencyKey> {
-    let text = only(headers, &header::IDEMPOTENCY_KEY)?
-        .to_str()
-        .ok()?
-        .trim_matches([' ', '\t']);
-    if text.starts_with('"') {
-        let quoted = item(headers, &header::IDEMPOTENCY_KEY)?;
-        return IdempotencyKey::new(quoted.as_string()?.as_str()).ok();
+    /// The RFC 9651 Item in a field that came exactly once; its parameters are ignored (VER-02).
+    fn item(&self, field: usize) -> Option<BareItem> {
+        let value = self.only(field).filter(|value| value.len() <= MAX_FIELD_BYTES)?;
+        Parser::new(value.as_bytes())
+            .parse::<Item>()
+            .ok()
+            .map(|item| item.bare_item)
     }
-    IdempotencyKey::new(text).ok().filter(|_| !text.contains(','))
+
+    /// An Integer that is not negative. What is only digits needs no parser.
+    fn integer(&self, field: usize) -> Option<u64> {
+        const MOST_DIGITS: usize = 15;
+        let bytes = self.only(field)?.as_bytes();
+        if (1..=MOST_DIGITS).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_digit) {
+            let digits = bytes.iter().map(|digit| u64::from(digit - b'0'));
+            return Some(digits.fold(0, |number, digit| number * 10 + digit));
+        }
+        u64::try_from(i64::from(self.item(field)?.as_integer()?)).ok()
+    }
+
+    /// A Token. What is only letters, digits, `_`, `-` and `.` behind a letter needs no parser.
+    fn token(&self, field: usize) -> Option<Cow<'a, str>> {
+        let value = self.only(field).filter(|value| value.len() <= MAX_FIELD_BYTES)?;
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        let bytes = value.as_bytes();
+        if bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.iter().all(plain) {
+            return value.to_str().ok().map(Cow::Borrowed);
+        }
+        Some(Cow::Owned(self.item(field)?.as_token()?.as_str().to_owned()))
+    }
+
+    /// A String Item, or the bare value that many callers send: all of the line, as long as it cannot be taken for a
+    /// String that is broken or for a list of two keys.
+    fn key(&self) -> Option<IdempotencyKey> {
+        let text = self.only(KEY)?.to_str().ok()?.trim_matches([' ', '\t']);
+        if text.starts_with('"') {
+            let quoted = self.item(KEY)?;
+            return IdempotencyKey::new(quoted.as_string()?.as_str()).ok();
+        }
+        IdempotencyKey::new(text).ok().filter(|_| !text.contains(','))
+    }
 }

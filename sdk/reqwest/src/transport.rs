@@ -20,7 +20,7 @@ use http::header::{
 use http::request::Parts;
 use http::{Extensions, HeaderName, Method, Request, Response, StatusCode, Uri};
 use tower_service::Service;
-use url::Url;
+use url::{Position, Url};
 
 use crate::body::{Answer, Body, Payload};
 
@@ -75,13 +75,18 @@ fn is_same_origin(a: &Url, b: &Url) -> bool {
 
 /// The same question of the URI that was asked, which was made of a URL: one spelling.
 fn is_origin_of(asked: &Uri, url: &Url) -> bool {
-    let port = || match asked.port_u16() {
+    if asked.scheme_str() != Some(url.scheme()) {
+        return false;
+    }
+    let spelled = &url[Position::BeforeHost..Position::AfterPort];
+    if asked.authority().is_some_and(|asked| asked.as_str() == spelled) {
+        return true;
+    }
+    let port = match asked.port_u16() {
         None if url.port().is_none() => url.port_or_known_default(),
         port => port,
     };
-    asked.scheme_str() == Some(url.scheme())
-        && asked.host() == url.host_str()
-        && port() == url.port_or_known_default()
+    asked.host() == url.host_str() && port == url.port_or_known_default()
 }
 
 /// What a failure of reqwest means for sending again.

@@ -164,10 +164,17 @@ impl Asked {
         if self.fields.tier.is_none() {
             return;
         }
-        let signal = headers
-            .get(field_name::OVERLOAD_SIGNAL)
-            .and_then(|value| value.to_str().ok());
-        let signal = format!("{}, tier={}", signal.unwrap_or("v=1"), self.ask.tier);
+        // Most successes say nothing else.
+        let Some(said) = headers.get(field_name::OVERLOAD_SIGNAL) else {
+            let alone = match self.ask.tier {
+                Tier::Critical => "v=1, tier=critical",
+                Tier::NonSheddable => "v=1, tier=non-sheddable",
+                Tier::Deferrable => "v=1, tier=deferrable",
+            };
+            headers.insert(field_name::OVERLOAD_SIGNAL, HeaderValue::from_static(alone));
+            return;
+        };
+        let signal = format!("{}, tier={}", said.to_str().unwrap_or("v=1"), self.ask.tier);
         if let Ok(signal) = HeaderValue::try_from(signal) {
             headers.insert(field_name::OVERLOAD_SIGNAL, signal);
         }

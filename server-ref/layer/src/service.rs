@@ -142,7 +142,7 @@ where
         match self.layer.gate.admit(&asked) {
             Ok(place) => Either::Right(Box::pin(serve(
                 Box::new((self.inner.clone(), request)),
-                asked,
+                Box::new(asked),
                 place,
                 self.layer.overrun,
             ))),
@@ -165,7 +165,7 @@ fn refuse<B: Body>(refusal: Refusal) -> Answer<B> {
 /// `async fn` holds its arguments twice, and the request in a box of its own, which ends when the handler is called.
 fn serve<S, ReqB, ResB>(
     held: Box<(S, Request<ReqB>)>,
-    asked: Asked,
+    asked: Box<Asked>,
     place: Place,
     overrun: Overrun,
 ) -> impl Future<Output = Result<Answer<ResB>, S::Error>>
