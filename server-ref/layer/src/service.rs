@@ -163,6 +163,7 @@ fn refuse<B: Body>(refusal: Refusal) -> Answer<B> {
 ///
 /// The future is made for every request, so it is kept small: an `async` block, which holds its captures once where an
 /// `async fn` holds its arguments twice, and the request in a box of its own, which ends when the handler is called.
+#[expect(clippy::manual_async_fn, reason = "an async block holds its captures once")]
 fn serve<S, ReqB, ResB>(
     held: Box<(S, Request<ReqB>)>,
     asked: Box<Asked>,
