@@ -39,6 +39,8 @@ pub struct Started {
     load: Option<f64>,
     busy: Option<Duration>,
     own: Duration,
+    /// Asked for now: somebody may commit while it runs.
+    commit: String,
 }
 
 impl Started {
@@ -49,6 +51,7 @@ impl Started {
             load: load_average(),
             busy: busy(),
             own: clock::process_cpu(),
+            commit: commit(),
         }
     }
 
@@ -65,7 +68,7 @@ impl Started {
             cpu: first(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
             cores,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            commit: commit(),
+            commit: self.commit.clone(),
             command,
             seconds: took.as_secs_f64(),
             load_before: self.load,
