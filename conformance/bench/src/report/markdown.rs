@@ -240,7 +240,11 @@ fn of_storm(page: &mut String, storm: &Storm) {
             page,
             "| {} | {} | {} | {} | {} | {} | {} | {} |",
             stack.name,
-            percent(stack, |run| run.goodput),
+            match storm.trouble {
+                Trouble::Overload => percent(stack, |run| run.goodput),
+                // Nobody gets anything done while the workers stand still.
+                Trouble::Stall => "-".into(),
+            },
             number(stack, |run| Some(run.attempts), 2),
             percent(stack, |run| run.served),
             percent(stack, |run| run.served_by_tier[0]),

@@ -122,15 +122,17 @@ fn of_rate(rates: &Rates, name: &str, what: &str, least: f64) -> Option<Target> 
         serve::Shape::Work => "GET with 100 us of computing",
     };
     let measured = format!(
-        "{:.3} ({}); by processor time {:.3}",
+        "{:.3} ({}) by processor time; as seen by the load {:.3}, server {:.0} % busy",
+        server.cpu_ratio.median,
+        quartiles(&server.cpu_ratio),
         server.rate_ratio.median,
-        quartiles(&server.rate_ratio),
-        server.cpu_ratio.median
+        server.busy.median * 100.0
     );
+    // A rate says how fast the server is only while nothing else holds it up; its processor time says it always.
     Some(target(
         format!("{shape}: {what} at least {least}"),
         measured,
-        server.rate_ratio.median >= least,
+        server.cpu_ratio.median >= least,
     ))
 }
 
