@@ -55,10 +55,13 @@ pub use holdoff_policy as policy;
 pub use holdoff_policy::{GiveUp, Incoming, Policy, PolicyBuilder, PolicyError, StopReason};
 #[cfg(feature = "reqwest")]
 pub use holdoff_reqwest::{
-    CallOptions, CallReport, Client, ClientBuilder, CounterSnapshot, Counters, Error, PassUp, Refused,
-    RequestBuilder, Response, reqwest,
+    CallOptions, CallReport, Client, ClientBuilder, CounterSnapshot, Counters, Error, Observer, PassUp,
+    Progress, Refused, RequestBuilder, Response, describe_metrics, reqwest,
 };
 #[cfg(feature = "tower")]
 pub use holdoff_tower as tower;
 #[cfg(all(feature = "tower", not(feature = "reqwest")))]
-pub use holdoff_tower::{CallOptions, CallReport, CounterSnapshot, Counters, Error, PassUp, Refused};
+pub use holdoff_tower::{
+    CallOptions, CallReport, CounterSnapshot, Counters, Error, Observer, PassUp, Progress, Refused,
+    describe_metrics,
+};

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use holdoff::tower::{CounterSnapshot, Error};
+use holdoff::tower::{CounterSnapshot, Error, Progress};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -36,6 +36,7 @@ pub trait Flavour: Send + Sync + 'static {
         &self,
         client: Self::Client,
         command: CallCommand,
+        progress: &Progress,
     ) -> impl Future<Output = anyhow::Result<Result<Answered, Error>>> + Send;
 
     /// The client's counts.
@@ -83,7 +84,8 @@ impl<F: Flavour> ClientAdapter<F> {
         let token = CancellationToken::new();
         lock(&self.calls).insert(id.clone(), token.clone());
         let started = clock::now();
-        let call = self.flavour.call(client, command);
+        let progress = Progress::new();
+        let call = self.flavour.call(client, command, &progress);
         let done = tokio::select! {
             done = call => Some(done),
             () = token.cancelled() => None,
@@ -91,7 +93,7 @@ impl<F: Flavour> ClientAdapter<F> {
         let elapsed = clock::now() - started;
         lock(&self.calls).remove(&id);
         let mut result = match done {
-            None => reply::cancelled(elapsed),
+            None => reply::cancelled(progress.attempts(), elapsed),
             Some(Err(error)) => reply::unusable(error),
             Some(Ok(result)) => reply::result(result.as_ref().copied(), elapsed),
         };

@@ -44,8 +44,8 @@ pub fn result(call: Result<Answered, &Error>, elapsed: Duration) -> Value {
 }
 
 /// A call that was dropped by `cancel`.
-pub fn cancelled(elapsed: Duration) -> Value {
-    json!({"kind": "error", "why": "cancelled", "message": "cancelled", "elapsed_ms": ms(elapsed)})
+pub fn cancelled(attempts: u32, elapsed: Duration) -> Value {
+    json!({"kind": "error", "why": "cancelled", "message": "cancelled", "attempts": attempts, "elapsed_ms": ms(elapsed)})
 }
 
 /// A call that could not be made at all.

@@ -102,7 +102,8 @@ impl<E: Edge> Adapter for ServerAdapter<E> {
             "implementation": {"name": "holdoff-server", "version": env!("CARGO_PKG_VERSION")},
             "contract_versions": [1],
             "capabilities": ["hold_workers", "freeze_controller", "force_state", "drain", "force_reject", "degraded",
-                "trust", "panic_work"],
+                "trust", "panic_work", "retry_throttle", "admin_page", "openapi", "grease",
+                "foreign_deadlines"],
         })
     }
 

@@ -1,6 +1,8 @@
 //! Every mutant is caught: a case of the requirement that it breaks fails, by its own verdict and not because
 //! something else went wrong. (That the honest peers pass the same cases is what the conformance runs show.)
 
+#![expect(clippy::unwrap_used, reason = "a test: what cannot be read fails it")]
+
 use clap::{Parser, ValueEnum};
 use holdoff_conformance::cli::{self, Cli};
 use holdoff_peers::mutant::client::ClientMutant;

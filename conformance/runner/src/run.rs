@@ -120,11 +120,9 @@ pub struct Selection {
 impl Selection {
     /// True when the selection takes in a case with this id and these requirements.
     pub fn takes(&self, id: &str, speaks_for: &[String], requirements: &Requirements) -> bool {
-        let named = self.filters.is_empty()
-            || self
-                .filters
-                .iter()
-                .any(|f| id.contains(f.as_str()) || speaks_for.contains(f));
+        let part = |filter: &String| id.contains(filter.as_str()) && !self.exact.contains(filter);
+        let names = |filter: &String| id == filter || speaks_for.contains(filter) || part(filter);
+        let named = self.filters.is_empty() || self.filters.iter().any(names);
         let profiled = self.profile.is_none_or(|profile| {
             speaks_for
                 .iter()

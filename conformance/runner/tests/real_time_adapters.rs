@@ -80,6 +80,21 @@ fn a_program_that_hangs_fails_within_the_limit_of_the_case() {
     );
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_hangs_does_not_leave_its_own_children_behind() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("pid");
+    fails_saying(
+        &broken(&format!("sleep 300 & echo $! > {}\nwait", file.display())),
+        "did not end within",
+    );
+    let pid = std::fs::read_to_string(file).expect("the script wrote its child's number");
+    // A killed process is gone or a zombie that nobody has reaped yet; a sleeping one would say S.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
+    assert!(!status.contains("State:\tS"), "{status}");
+}
+
 #[test]
 fn a_program_that_hangs_in_a_call_fails_with_the_wire_log() {
     let body = r#"read -r configure; printf '{"id":"2","ok":true}\n'; while read -r line; do :; done"#;
@@ -127,6 +142,20 @@ fn a_program_that_refuses_to_be_configured_is_a_failed_setup_and_not_a_pass() {
     let body =
         r#"read -r line; printf '{"id":"2","error":"no such knob"}\n'; while read -r line; do :; done"#;
     fails_saying(&broken(body), "no such knob");
+}
+
+#[test]
+fn a_policy_that_makes_no_sense_may_be_refused_by_name() {
+    let refuse = |words: &str| {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let script = dir.path().join("adapter.sh");
+        let body = format!(r#"read -r line; printf '{{"id":"2","error":"{words}"}}\n'; cat > /dev/null"#);
+        std::fs::write(&script, format!("read -r hello\n{HELLO}\n{body}\n")).expect("the script is written");
+        let adapter = format!("sh {}", script.display());
+        runner(&["client", "--adapter", &adapter, "--filter", "window-floor-binds"])
+    };
+    assert_eq!(refuse("backoff_base_ms is 0; it must be 1 or more").code, Some(0));
+    fails_saying(&refuse("no"), "names \"backoff\"");
 }
 
 /// A client that never sends a request and says to every call whatever it is told to say.

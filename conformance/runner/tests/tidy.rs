@@ -1,6 +1,8 @@
 //! The rules of the house as a test: which crate may use which, what the pure crates may not compile, and how
 //! long a file may grow. docs/ARCHITECTURE.md says why.
 
+#![expect(clippy::unwrap_used, reason = "a test: what cannot be read fails it")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +20,17 @@ const ARROWS: &[(&str, &[&str])] = &[
         "holdoff-reqwest",
         &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
     ),
+    (
+        "holdoff-reqwest-middleware",
+        &[
+            "holdoff-contract",
+            "holdoff-policy",
+            "holdoff-tower",
+            "holdoff-reqwest",
+        ],
+    ),
+    ("holdoff-backoff", &["holdoff-contract", "holdoff-policy"]),
+    ("holdoff-testkit", &["holdoff-contract"]),
     (
         "holdoff",
         &[
@@ -58,7 +71,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "holdoff",
             "holdoff-admission",
             "holdoff-admission-tower",
+            "holdoff-backoff",
+            "holdoff-reqwest-middleware",
             "holdoff-server",
+            "holdoff-testkit",
         ],
     ),
 ];

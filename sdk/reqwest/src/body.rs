@@ -23,7 +23,7 @@ pub(crate) struct Body {
 
 /// What is sent.
 #[derive(Debug)]
-pub(crate) enum Payload {
+pub enum Payload {
     /// In memory: each copy shares the bytes.
     Bytes(Bytes),
     /// A stream: sent once (CLI-13).

@@ -1,11 +1,12 @@
 //! Setting up a client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_contract::read::Compat;
 use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::Policy;
-use holdoff_tower::{BoxError, Error, Origin, OverloadLayer, OverloadLayerBuilder};
+use holdoff_tower::{BoxError, Error, Observer, Origin, OverloadLayer, OverloadLayerBuilder};
 use rand::Rng;
 
 use crate::Client;
@@ -91,6 +92,12 @@ impl ClientBuilder {
             }
             Err(error) => self.fail(error),
         }
+        self
+    }
+
+    /// Told what the calls do, as it happens. Default: nobody. Counters and metrics are kept either way.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.layer = self.layer.observer(observer);
         self
     }
 

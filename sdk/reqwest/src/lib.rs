@@ -31,6 +31,7 @@
 //! The waiting and sending is `holdoff-tower`; this crate converts. reqwest's own retries are off, and
 //! `Overload-Tenant` does not follow a redirect to another origin.
 
+pub mod adapter;
 mod body;
 mod builder;
 mod client;
@@ -40,7 +41,8 @@ mod transport;
 pub use builder::{ClientBuilder, WrappedClientTrusted};
 pub use client::Client;
 pub use holdoff_tower::{
-    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, PassUp, Refused,
+    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, Observer, PassUp, Progress,
+    Refused, describe_metrics,
 };
 pub use request::RequestBuilder;
 pub use reqwest;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
 use holdoff_policy::Incoming;
-use holdoff_tower::{BoxError, CallOptions, Error};
+use holdoff_tower::{BoxError, CallOptions, Error, Progress};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Response};
 use serde::Serialize;
@@ -162,6 +162,12 @@ impl RequestBuilder {
     /// one layer (CONTRACT section 6).
     pub fn incoming(mut self, incoming: Incoming) -> Self {
         self.options.incoming = Some(incoming);
+        self
+    }
+
+    /// Has the call tell how far it is, for callers that may drop it before its end.
+    pub fn progress(mut self, progress: &Progress) -> Self {
+        self.options.progress = Some(progress.clone());
         self
     }
 

@@ -19,6 +19,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{Extensions, HeaderName, Method, Request, Response, StatusCode, Uri};
+use reqwest::ResponseBuilderExt;
 use tower_service::Service;
 use url::{Position, Url};
 
@@ -90,7 +91,7 @@ fn is_origin_of(asked: &Uri, url: &Url) -> bool {
 }
 
 /// What a failure of reqwest means for sending again.
-pub(crate) fn classify(error: &(dyn StdError + 'static)) -> Failure {
+pub fn classify(error: &(dyn StdError + 'static)) -> Failure {
     if error.is::<TooManyRedirects>() {
         return Failure::Final;
     }
@@ -144,7 +145,7 @@ impl Service<Request<Body>> for Transport {
         match self.redirects {
             Redirects::Theirs => {
                 let sent = send(&self.client, parts, payload, url, limit);
-                Box::pin(async move { Ok(into_http(sent?.await?, &asked)) })
+                Box::pin(async move { Ok(whole(sent?.await?, &asked)) })
             }
             Redirects::Ours { max } => {
                 let (client, copy) = (self.client.clone(), payload.replay());
@@ -155,7 +156,7 @@ impl Service<Request<Body>> for Transport {
                     if let Some(next) = crosses(&response) {
                         response = Box::pin(follow(client, max, limit, kept, copy, response, next)).await?;
                     }
-                    Ok(into_http(response, &asked))
+                    Ok(whole(response, &asked))
                 })
             }
         }
@@ -266,7 +267,7 @@ fn leave_origin(parts: &mut Parts) {
 }
 
 /// As an `http` response whose body is the rest of the same reqwest response.
-fn into_http(mut response: reqwest::Response, asked: &Uri) -> Response<Answer> {
+fn whole(mut response: reqwest::Response, asked: &Uri) -> Response<Answer> {
     let mut head = Response::new(());
     *head.status_mut() = response.status();
     *head.version_mut() = response.version();
@@ -276,4 +277,21 @@ fn into_http(mut response: reqwest::Response, asked: &Uri) -> Response<Answer> {
         head.extensions_mut().insert(Redirected);
     }
     head.map(|()| Answer::Whole(response))
+}
+
+/// As an `http` response that turns back into the same reqwest response, its URL included. `asked` is the URL that was
+/// asked: an answer of another origin is marked [`Redirected`], so that its hint binds this call only (SEC-01).
+pub fn into_http(response: reqwest::Response, asked: &Url) -> Response<reqwest::Body> {
+    let url = response.url().clone();
+    let elsewhere = !is_same_origin(&url, asked);
+    let mut response = Response::<reqwest::Body>::from(response);
+    if let Ok(carrier) = Response::builder().url(url).body(()) {
+        response
+            .extensions_mut()
+            .extend(carrier.into_parts().0.extensions);
+    }
+    if elsewhere {
+        response.extensions_mut().insert(Redirected);
+    }
+    response
 }

@@ -4,38 +4,35 @@ mod support;
 
 use std::time::Duration;
 
-use holdoff_contract::{Code, Tier};
+use holdoff_contract::{Applied, Code, Tier};
 use holdoff_policy::StopReason;
-use holdoff_reqwest::{Client, WrappedClientTrusted, reqwest};
+use holdoff_reqwest::{Client, Progress, WrappedClientTrusted, reqwest};
+use holdoff_testkit::{Script, overloaded, served};
 use support::{Reply, Server, answer, ms, now, ok, refuse, window};
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer};
 
 /// For calls that must not hang: far beyond any of them.
 const LONG: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn real_time_a_refused_call_comes_back_in_its_window_and_is_served() {
-    let server = Server::start(|number, _| if number == 0 { window(200, 300) } else { ok() }).await;
-    let response = Client::new()
-        .get(server.url("/work"))
-        .deadline(LONG)
-        .send()
-        .await
-        .unwrap();
+    let script = Script::new([overloaded(Code::QueueFull).after(ms(200)).max(ms(300))]).then(served());
+    let (record, server) = (script.record(), MockServer::start().await);
+    Mock::given(any()).respond_with(script).mount(&server).await;
+    let url = format!("{}/work", server.uri());
+    let response = Client::new().get(&url).deadline(LONG).send().await.unwrap();
     assert_eq!(response.status(), 200);
-    assert_eq!(response.url().as_str(), server.url("/work"));
-    assert_eq!(response.content_length(), Some(4));
-    assert_eq!(response.text().await.unwrap(), "done");
-    let seen = server.seen();
-    assert_eq!(seen.len(), 2);
-    let gap = seen[1].arrived - seen[0].answered.unwrap();
-    assert!(gap >= ms(198), "{gap:?}");
-    assert!(seen[0].number("overload-deadline-ms") >= seen[1].number("overload-deadline-ms") + 200);
+    assert_eq!(response.url().as_str(), url);
+    assert_eq!(response.content_length(), Some(6));
+    assert_eq!(response.text().await.unwrap(), "served");
+    record.assert_attempts(2);
+    record.assert_never_early();
+    record.assert_deadline_shrinks();
+    let attempts = record.all().into_iter().map(|sent| sent.fields.attempt);
     assert_eq!(
-        (
-            seen[0].number("overload-attempt"),
-            seen[1].number("overload-attempt")
-        ),
-        (1, 2)
+        attempts.map(|attempt| attempt.unwrap().get()).collect::<Vec<_>>(),
+        [1, 2]
     );
 }
 
@@ -82,21 +79,23 @@ async fn real_time_a_post_that_may_have_been_applied_is_sent_once_and_a_keyed_on
     assert_eq!((error.why(), server.seen().len()), (Some(StopReason::NotSafe), 1));
     assert_eq!(error.overload().unwrap().code, Some(Code::DependencyOverloaded));
 
-    let server = Server::start(move |number, _| if number == 0 { refuse(maybe) } else { ok() }).await;
+    let refusal = overloaded(Code::DependencyOverloaded).applied(Applied::Maybe);
+    let script = Script::new([refusal.after(ms(50)).max(ms(100))]).then(served());
+    let (record, server) = (script.record(), MockServer::start().await);
+    Mock::given(any()).respond_with(script).mount(&server).await;
     let call = Client::new()
-        .post(server.url("/work"))
+        .post(server.uri())
         .json(&["lint"])
         .idempotency_key("job-1")
         .deadline(LONG);
     assert_eq!(call.send().await.unwrap().status(), 200);
-    let seen = server.seen();
-    assert_eq!(seen.len(), 2);
-    for seen in &seen {
-        assert_eq!(seen.body, b"[\"lint\"]");
-        assert_eq!(seen.field("content-type"), Some("application/json"));
-    }
-    assert_eq!(seen[0].field("idempotency-key"), Some("\"job-1\""));
-    assert_eq!(seen[1].field("idempotency-key"), seen[0].field("idempotency-key"));
+    record.assert_attempts(2);
+    record.assert_same_key();
+    record.assert_same_body();
+    let sent = record.all().remove(1);
+    assert_eq!(sent.body, b"[\"lint\"]");
+    assert_eq!(sent.headers["content-type"], "application/json");
+    assert_eq!(sent.headers["idempotency-key"], "\"job-1\"");
 }
 
 #[tokio::test]
@@ -198,10 +197,11 @@ async fn real_time_a_deadline_also_ends_a_response_body_that_never_comes() {
 async fn real_time_a_call_dropped_while_it_waits_sends_nothing_more() {
     let server = Server::start(|_, _| window(300, 400)).await;
     let client = Client::new();
-    let call = client.get(server.url("/work")).send();
+    let progress = Progress::new();
+    let call = client.get(server.url("/work")).progress(&progress).send();
     assert!(tokio::time::timeout(ms(150), call).await.is_err());
     tokio::time::sleep(ms(500)).await;
-    assert_eq!(server.seen().len(), 1);
+    assert_eq!((server.seen().len(), progress.attempts()), (1, 1));
     assert_eq!(client.counters().snapshot().gave_up, [(StopReason::Cancelled, 1)]);
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Classify, by_io_kind};
 use crate::origin::Origin;
 use crate::plan::Defaults;
 use crate::service::{OverloadLayer, Shared};
-use crate::telemetry::Counters;
+use crate::telemetry::{Counters, Observer};
 
 /// Builds an [`OverloadLayer`]; what is not set keeps the contract's default.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub struct OverloadLayerBuilder {
     defaults: Defaults,
     classify: Classify,
     entropy: Entropy,
+    counters: Counters,
 }
 
 impl Default for OverloadLayerBuilder {
@@ -34,6 +35,7 @@ impl Default for OverloadLayerBuilder {
             defaults: Defaults::default(),
             classify: by_io_kind,
             entropy: Entropy::Thread,
+            counters: Counters::default(),
         }
     }
 }
@@ -84,6 +86,12 @@ impl OverloadLayerBuilder {
         self
     }
 
+    /// Told what the calls do, as it happens. Default: nobody. Counters and metrics are kept either way.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.counters = Counters::observed(observer);
+        self
+    }
+
     /// Draws jitter from a generator with this seed, so that a test can be repeated. Default: the thread's own.
     pub fn rng_seed(mut self, seed: u64) -> Self {
         self.entropy = Entropy::seeded(seed);
@@ -106,7 +114,7 @@ impl OverloadLayerBuilder {
                 defaults: self.defaults,
                 classify: self.classify,
                 entropy: self.entropy,
-                counters: Counters::default(),
+                counters: self.counters,
             }),
         }
     }

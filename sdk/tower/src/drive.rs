@@ -25,7 +25,7 @@ use crate::origin;
 use crate::plan::Plan;
 use crate::reject::{self, Receipt};
 use crate::service::Shared;
-use crate::telemetry::Buffer;
+use crate::telemetry::{Buffer, Waits};
 
 /// Makes one call: sleeps and sends until the policy says that it is over.
 ///
@@ -57,7 +57,7 @@ where
             Action::Send(send) => {
                 // A response that is still here belongs to an attempt that is followed by another.
                 last.settle(limit).await;
-                call.shared.counters.attempt();
+                call.shared.counters.attempt(send.number);
                 let (received, outcome);
                 (last, received, outcome) = match inner.ready(limit).await {
                     Inner::Ready(mut service) => {
@@ -108,6 +108,7 @@ where
     match result {
         Err(clock::RanOut) => (Last::Nothing, received, Outcome::TimedOut),
         Ok(Ok(response)) => {
+            Span::current().record("http.response.status_code", response.status().as_u16());
             let (response, outcome) = match reject::at_a_glance(response) {
                 Ok(judged) => judged,
                 Err(response) => {
@@ -207,6 +208,7 @@ struct Running {
     call: Call,
     destination: Arc<Mutex<Destination>>,
     shared: Arc<Shared>,
+    waits: Waits,
 }
 
 impl Running {
@@ -218,6 +220,7 @@ impl Running {
             call,
             destination,
             shared,
+            waits: Waits::default(),
         }
     }
 
@@ -228,6 +231,10 @@ impl Running {
         last: Last<RB>,
     ) -> Result<Response<ResponseBody<RB>>, Error> {
         let (attempts, waited) = (self.call.attempts(), self.call.waited());
+        Span::current().record("holdoff.attempts", attempts);
+        if let Finish::GiveUp(give_up) = &finish {
+            Span::current().record("holdoff.gave_up", give_up.why.as_str());
+        }
         match finish {
             Finish::GiveUp(give_up) => {
                 let failed = match last {
@@ -245,7 +252,7 @@ impl Running {
                     // The policy took it for an answer, since it is not tried again; here it is known for a failure.
                     let mut events = Buffer::default();
                     events.emit(Event::GaveUp(StopReason::Transport));
-                    events.flush(&self.shared.counters);
+                    events.flush(&self.shared.counters, &mut Waits::default());
                     let last = self.call.last_refusal().cloned();
                     let (why, retry_in) = (StopReason::Transport, None);
                     let give_up = GiveUp {
@@ -275,11 +282,12 @@ impl Running {
             call,
             destination,
             shared,
+            waits,
         } = self;
         let action = shared
             .entropy
             .with(|rng| call.next_action(now, &mut lock(destination), rng, &mut events));
-        events.flush(&self.shared.counters);
+        events.flush(&shared.counters, waits);
         (now, action)
     }
 
@@ -290,11 +298,12 @@ impl Running {
             call,
             destination,
             shared,
+            waits,
         } = self;
         shared.entropy.with(|rng| {
             call.on_outcome(received, now, outcome, &mut lock(destination), rng, &mut events);
         });
-        events.flush(&self.shared.counters);
+        events.flush(&shared.counters, waits);
     }
 }
 
@@ -303,7 +312,7 @@ impl Drop for Running {
         let mut events = Buffer::default();
         self.call
             .cancel(clock::now(), &mut lock(&self.destination), &mut events);
-        events.flush(&self.shared.counters);
+        events.flush(&self.shared.counters, &mut self.waits);
     }
 }
 
@@ -321,6 +330,18 @@ fn attempt_span<B>(request: &Request<B>, send: &Sending) -> Span {
         http.request.resend_count = send.number.saturating_sub(1),
         server.address = &*origin::key(request.uri()).1,
         overload.tier = send.tier.map(|tier| tier.as_str()),
+        http.response.status_code = tracing::field::Empty,
+    )
+}
+
+/// The span of a call over all its attempts and waits.
+pub(crate) fn call_span<B>(request: &Request<B>) -> Span {
+    tracing::debug_span!(
+        "holdoff.call",
+        http.request.method = request.method().as_str(),
+        server.address = &*origin::key(request.uri()).1,
+        holdoff.attempts = tracing::field::Empty,
+        holdoff.gave_up = tracing::field::Empty,
     )
 }
 

@@ -3,6 +3,8 @@
 //! A tower stack hands on nothing but the request, so the wishes of a call travel inside it: put a
 //! [`CallOptions`] into `request.extensions_mut()` before the request enters the layer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
@@ -12,7 +14,7 @@ use holdoff_policy::Incoming;
 ///
 /// Fields of CONTRACT section 3 that stand in the request's headers already are read as if they had been set here;
 /// what is set here wins. `Overload-Attempt` is always ours.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CallOptions {
     /// Time for the whole call, all attempts and waits included. It limits each attempt by what is left
@@ -31,6 +33,8 @@ pub struct CallOptions {
     pub idempotency_key: Option<IdempotencyKey>,
     /// The request this call is made in answer to (CONTRACT section 6).
     pub incoming: Option<Incoming>,
+    /// Where the call tells how far it is. Default: nowhere.
+    pub progress: Option<Progress>,
 }
 
 impl CallOptions {
@@ -79,6 +83,33 @@ impl CallOptions {
     pub fn incoming(mut self, incoming: Incoming) -> Self {
         self.incoming = Some(incoming);
         self
+    }
+
+    /// Has the call tell how far it is.
+    pub fn progress(mut self, progress: &Progress) -> Self {
+        self.progress = Some(progress.clone());
+        self
+    }
+}
+
+/// How far a call is, to be read from outside. A call that is dropped before its end, by a `select!` or a timeout
+/// around it, has no answer and no error to ask; this still tells what it did. Clones tell the same; use one a call.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<AtomicU32>);
+
+impl Progress {
+    /// Of a call that has not begun.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends made so far.
+    pub fn attempts(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn sending(&self, number: u32) {
+        self.0.store(number, Ordering::Relaxed);
     }
 }
 

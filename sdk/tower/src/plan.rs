@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{HeaderValue, Request};
 
 use crate::body::ReplayBody;
-use crate::options::{AttemptContext, CallOptions};
+use crate::options::{AttemptContext, CallOptions, Progress};
 use crate::origin::Origin;
 
 /// What a layer adds to calls that do not say it themselves.
@@ -34,6 +34,7 @@ pub(crate) struct Plan<B> {
     own_keys: Vec<HeaderValue>,
     replay: Replay,
     incoming: Option<Incoming>,
+    progress: Option<Progress>,
 }
 
 impl<B: ReplayBody> Plan<B> {
@@ -72,6 +73,7 @@ impl<B: ReplayBody> Plan<B> {
             own_keys,
             replay,
             incoming: options.incoming,
+            progress: options.progress,
         }
     }
 
@@ -120,6 +122,9 @@ impl<B: ReplayBody> Plan<B> {
             number: send.number,
             time_left: send.time_left,
         });
+        if let Some(progress) = &self.progress {
+            progress.sending(send.number);
+        }
         Some(Request::from_parts(parts, body))
     }
 }

@@ -75,10 +75,10 @@ where
     let whole = head.wants_body() && read_whole(&mut body, &mut seen, receipt).await;
     let outcome = match head.finish(whole.then_some(&*seen.bytes)) {
         Reading::Overload(mut overload, malformed) => {
-            counters.malformed(malformed.sources);
             if parts.extensions.get::<Redirected>().is_some() {
                 overload.scope = Scope::Request;
             }
+            counters.refused(&overload, malformed.sources);
             Outcome::Overload(overload)
         }
         Reading::NotOverload if parts.status == StatusCode::GATEWAY_TIMEOUT => Outcome::BadGateway,

@@ -15,10 +15,11 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
+use tracing::Instrument;
 
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
-use crate::drive::{Inner, drive};
+use crate::drive::{Inner, call_span, drive};
 use crate::error::{BoxError, Classify, Error};
 use crate::options::CallOptions;
 use crate::plan::{Defaults, Plan};
@@ -107,8 +108,9 @@ where
         // The service that was polled ready is the one to use; the clone left behind is polled next time.
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
+        let span = call_span(&request);
         let plan = Plan::new(request, options, &self.shared.defaults);
-        Box::pin(drive(inner, Box::new(plan), Arc::clone(&self.shared)))
+        Box::pin(drive(inner, Box::new(plan), Arc::clone(&self.shared)).instrument(span))
     }
 }
 
@@ -125,7 +127,8 @@ impl<S> OverloadService<S> {
         RB::Error: Send,
     {
         let inner = Inner::Idle(self.inner.clone());
+        let span = call_span(&request);
         let plan = Plan::new(request, options, &self.shared.defaults);
-        Box::pin(drive(inner, Box::new(plan), Arc::clone(&self.shared)))
+        Box::pin(drive(inner, Box::new(plan), Arc::clone(&self.shared)).instrument(span))
     }
 }

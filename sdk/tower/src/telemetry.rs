@@ -1,12 +1,18 @@
 //! What the calls of one layer did, counted twice: for the process's `metrics` recorder, and in plain numbers that
-//! a program can read without one.
+//! a program can read without one. An [`Observer`] is told the same, one thing at a time.
 //!
-//! Labels come from closed sets only: no path, no tenant, no peer text (SEC-03).
+//! Labels come from closed sets only: no path, no tenant, no peer text (SEC-03). Nothing is logged above debug but a
+//! retry that was early, which is a defect. docs/OPERATIONS.md says what each figure is for.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use holdoff_contract::{Hint, Overload};
 use holdoff_policy::{Event, Events, StopReason};
+
+use crate::names;
 
 /// Every reason a call stops for: the closed set that `gave_up` is counted by.
 const REASONS: [StopReason; 13] = [
@@ -25,9 +31,38 @@ const REASONS: [StopReason; 13] = [
     StopReason::Transport,
 ];
 
+/// Told what the calls of a layer do, as it happens: for telemetry of another kind than ours. Called on the task of the
+/// call and without a lock held; what takes long here takes long in the call.
+pub trait Observer: Send + Sync {
+    /// An attempt is about to be sent; 1 is the first of its call.
+    fn attempt(&self, number: u32) {
+        let _ = number;
+    }
+
+    /// A server refused an attempt. What it wrote is foreign text: `Display` escapes it.
+    fn refused(&self, overload: &Overload) {
+        let _ = overload;
+    }
+
+    /// The policy decided something.
+    fn event(&self, event: &Event) {
+        let _ = event;
+    }
+}
+
 /// Running counts of a layer; clones count together. Cheap: one relaxed atomic addition an event.
 #[derive(Clone, Debug, Default)]
-pub struct Counters(Arc<Numbers>);
+pub struct Counters {
+    numbers: Arc<Numbers>,
+    hook: Hook,
+}
+
+#[derive(Clone, Default)]
+struct Hook(Option<Arc<dyn Observer>>);
+
+/// Whether a call is counted among those that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(bool);
 
 #[derive(Debug, Default)]
 struct Numbers {
@@ -64,7 +99,7 @@ impl Counters {
     /// What was counted up to now.
     pub fn snapshot(&self) -> CounterSnapshot {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let numbers = &*self.0;
+        let numbers = &*self.numbers;
         CounterSnapshot {
             attempts_total: read(&numbers.attempts),
             waits_total: read(&numbers.waits),
@@ -81,24 +116,39 @@ impl Counters {
         }
     }
 
-    pub(crate) fn attempt(&self) {
-        self.0.attempts.fetch_add(1, Ordering::Relaxed);
-        metrics::counter!("holdoff_attempts_total").increment(1);
-    }
-
-    pub(crate) fn malformed(&self, sources: u16) {
-        if sources > 0 {
-            self.0
-                .hints_malformed
-                .fetch_add(u64::from(sources), Ordering::Relaxed);
-            metrics::counter!("holdoff_hints_malformed_total").increment(u64::from(sources));
+    pub(crate) fn observed(observer: Arc<dyn Observer>) -> Self {
+        Self {
+            numbers: Arc::default(),
+            hook: Hook(Some(observer)),
         }
     }
 
-    fn tell(&self, event: Event) {
+    pub(crate) fn attempt(&self, number: u32) {
+        self.numbers.attempts.fetch_add(1, Ordering::Relaxed);
+        metrics::counter!(names::ATTEMPTS).increment(1);
+        self.hook.tell(|observer| observer.attempt(number));
+    }
+
+    pub(crate) fn refused(&self, overload: &Overload, malformed: u16) {
+        let (status, code) = (status_label(overload), overload.code_label());
+        metrics::counter!(names::REFUSALS, "status" => status, "code" => code).increment(1);
+        if overload.hint != Hint::Absent {
+            metrics::histogram!(names::HINT_SECONDS).record(overload.hint.delay_or_zero());
+        }
+        if malformed > 0 {
+            let sources = u64::from(malformed);
+            self.numbers.hints_malformed.fetch_add(sources, Ordering::Relaxed);
+            metrics::counter!(names::HINTS_MALFORMED).increment(sources);
+        }
+        self.hook.tell(|observer| observer.refused(overload));
+    }
+
+    fn tell(&self, event: Event, waits: &mut Waits) {
         match event {
             Event::RetryScheduled { hint, wait } => {
-                self.0.waits.fetch_add(1, Ordering::Relaxed);
+                self.numbers.waits.fetch_add(1, Ordering::Relaxed);
+                metrics::histogram!(names::RETRY_DELAY).record(wait);
+                waits.begin();
                 tracing::debug!(
                     hint_ms = hint.map(millis),
                     wait_ms = millis(wait),
@@ -106,34 +156,87 @@ impl Counters {
                 );
             }
             Event::RetrySent { waited, hint, early } => {
-                self.0.retries.fetch_add(1, Ordering::Relaxed);
-                metrics::counter!("holdoff_retries_total").increment(1);
-                if early {
-                    self.0.early_retries.fetch_add(1, Ordering::Relaxed);
-                    metrics::counter!("holdoff_early_retries_total").increment(1);
-                    tracing::error!(
-                        hint_ms = hint.map(millis),
-                        waited_ms = millis(waited),
-                        "retry sent before its hint had passed"
-                    );
-                } else if hint.is_some() {
-                    self.0.hints_honoured.fetch_add(1, Ordering::Relaxed);
-                }
+                waits.end();
+                self.retried(waited, hint, early);
+            }
+            Event::Levels { budget, .. } => {
+                metrics::histogram!(names::BUDGET_TOKENS).record(f64::from(budget));
             }
             Event::GaveUp(reason) => {
+                waits.end();
                 if let Some(at) = REASONS.iter().position(|known| *known == reason) {
-                    self.0.gave_up[at].fetch_add(1, Ordering::Relaxed);
+                    self.numbers.gave_up[at].fetch_add(1, Ordering::Relaxed);
                 }
-                metrics::counter!("holdoff_gave_up_total", "reason" => reason.as_str()).increment(1);
+                metrics::counter!(names::GAVE_UP, "reason" => reason.as_str()).increment(1);
                 tracing::debug!(reason = reason.as_str(), "call gave up");
             }
             // A later kind of event that has no counter yet.
             _ => {}
         }
+        self.hook.tell(|observer| observer.event(&event));
+    }
+
+    fn retried(&self, waited: Duration, hint: Option<Duration>, early: bool) {
+        self.numbers.retries.fetch_add(1, Ordering::Relaxed);
+        metrics::counter!(names::RETRIES).increment(1);
+        if let Some(hint) = hint.filter(|hint| !hint.is_zero()) {
+            metrics::histogram!(names::HINT_COMPLIANCE).record(waited.as_secs_f64() / hint.as_secs_f64());
+        }
+        if early {
+            self.numbers.early_retries.fetch_add(1, Ordering::Relaxed);
+            metrics::counter!(names::EARLY_RETRIES).increment(1);
+            tracing::error!(
+                hint_ms = hint.map(millis),
+                waited_ms = millis(waited),
+                "retry sent before its hint had passed"
+            );
+        } else if hint.is_some() {
+            self.numbers.hints_honoured.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
-fn millis(length: std::time::Duration) -> u64 {
+impl Hook {
+    fn tell(&self, tell: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = &self.0 {
+            tell(&**observer);
+        }
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "Observed"
+        } else {
+            "Unobserved"
+        })
+    }
+}
+
+impl Waits {
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.0, true) {
+            metrics::gauge!(names::WAITING).increment(1);
+        }
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.0) {
+            metrics::gauge!(names::WAITING).decrement(1);
+        }
+    }
+}
+
+fn status_label(overload: &Overload) -> &'static str {
+    match overload.status.as_u16() {
+        429 => "429",
+        504 => "504",
+        _ => "503",
+    }
+}
+
+fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -143,9 +246,9 @@ fn millis(length: std::time::Duration) -> u64 {
 pub(crate) struct Buffer(Vec<Event>);
 
 impl Buffer {
-    pub(crate) fn flush(self, counters: &Counters) {
+    pub(crate) fn flush(self, counters: &Counters, waits: &mut Waits) {
         for event in self.0 {
-            counters.tell(event);
+            counters.tell(event, waits);
         }
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Bounds {
     pub(crate) wait: [Nanos; 3],
     /// Critical's tightest slack: what may borrow its workers fits inside.
     pub(crate) critical_slack: Nanos,
+    /// Least mean of a class that is active in any tier.
+    pub(crate) quickest: Nanos,
 }
 
 /// Length of the epochs in which arrivals and active tenants are counted.
@@ -60,6 +62,7 @@ impl Bounds {
             wait: wait_range.map(|(_, greatest)| greatest),
             wait_range,
             critical_slack: Nanos::MAX,
+            quickest: Nanos::MAX,
         }
     }
 }
@@ -79,6 +82,8 @@ impl Controller {
                 .iter_mut()
                 .for_each(|class| class.recent = class.recent.map(|n| n / 2));
         }
+        self.edge.tick(now, events);
+        self.ghosts.tick(now, &self.pool, &self.queues, events);
         self.classes.iter_mut().for_each(Class::publish);
         self.derive_bounds();
         let depth = (0..BACKLOG).map(|lane| self.queues.len(lane)).sum();
@@ -139,5 +144,7 @@ impl Controller {
                 class.active[tier] = f64::from(class.recent[tier]) >= (ACTIVE_SHARE * all as f64).max(1.0);
             }
         }
+        let active = self.classes.iter().filter(|class| class.active.contains(&true));
+        self.bounds.quickest = active.map(|class| class.times.mean).min().unwrap_or(Nanos::MAX);
     }
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use holdoff_contract::{Code, ServiceState, Tier};
 
 use crate::bounds::{Bounds, EPOCH, whole};
+use crate::edge::Edge;
 use crate::estimator::Class;
+use crate::ghosts::{Ghost, Ghosts};
 use crate::judge::Ask;
 use crate::line::Line;
 use crate::pool::Pool;
@@ -15,7 +17,9 @@ use crate::slots::{NONE, Nanos, Place, Slot, Slots};
 use crate::state::Machine;
 use crate::tenants::Tenants;
 use crate::wait::Run;
-use crate::{ClassId, Decision, Ending, Event, Events, Profile, ProfileError, Step, TenantId, Ticket, Work};
+use crate::{
+    Caller, ClassId, Decision, Ending, Event, Events, Profile, ProfileError, Step, TenantId, Ticket, Work,
+};
 
 /// Decides admission, order and expiry for one pool of workers.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub struct Controller {
     pub(crate) pool: Pool,
     pub(crate) machine: Machine,
     pub(crate) line: Line,
+    pub(crate) edge: Edge,
+    pub(crate) ghosts: Ghosts,
     pub(crate) bounds: Bounds,
     pub(crate) running_work: Nanos,
     pub(crate) last_tick: Nanos,
@@ -76,6 +82,8 @@ impl Controller {
             pool: Pool::new(&profile),
             machine: Machine::new(&profile),
             line: Line::default(),
+            edge: Edge::default(),
+            ghosts: Ghosts::default(),
             bounds,
             running_work: 0,
             last_tick: 0,
@@ -114,16 +122,42 @@ impl Controller {
         })
     }
 
-    /// Decides. Constant time, no allocation that outlives the work.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the work is handed over; its caller has no use for it afterwards"
-    )]
+    /// Decides for a caller of whom nothing is known. Constant time, no allocation that outlives the work.
+    #[expect(clippy::needless_pass_by_value, reason = "the work is handed over")]
     pub fn admit(&mut self, now: Instant, work: Work, events: &mut impl Events) -> Decision {
+        self.decide(self.nanos(now), &work, events)
+    }
+
+    /// Decides for a caller that is known: the edge first, which answers `retry_throttled` to a retry that comes before its
+    /// hint and to a caller that has used up its refusals, before anything is predicted (ADM-13).
+    #[expect(clippy::needless_pass_by_value, reason = "the work is handed over")]
+    pub fn admit_from(
+        &mut self,
+        now: Instant,
+        work: Work,
+        caller: &Caller,
+        events: &mut impl Events,
+    ) -> Decision {
         let now = self.nanos(now);
+        // An instance that goes away, or does not know its own load, has that to say first.
+        if !self.draining && !self.is_stale(now) {
+            let fair = self.fair_share(work.class);
+            if let Some(throttle) = self.edge.check(now, caller, work.tier, fair, events) {
+                return Decision::Reject(self.throttle(now, &work, caller, throttle, events));
+            }
+        }
+        let decision = self.decide(now, &work, events);
+        match &decision {
+            Decision::Accept { .. } | Decision::Defer { .. } => self.edge.admitted(now, caller, work.tier),
+            Decision::Reject(rejection) => self.account(now, caller, work.tier, rejection),
+        }
+        decision
+    }
+
+    fn decide(&mut self, now: Nanos, work: &Work, events: &mut impl Events) -> Decision {
         self.tenants.touch(work.tenant);
         self.count_arrival(work.class, work.tier);
-        let ask = self.ask(now, &work);
+        let ask = self.ask(now, work);
         let defer = self.defers(&ask);
         let found = if defer {
             crate::judge::Findings::default()
@@ -140,6 +174,7 @@ impl Controller {
         });
         self.pressed |= found.load;
         if let Some(code) = found.code.clone() {
+            self.haunt(&ask, &code);
             return Decision::Reject(self.refuse(&ask, &found, code));
         }
         if defer {
@@ -165,6 +200,21 @@ impl Controller {
             ticket,
             predicted_wait: Duration::from_nanos(ask.wait),
         }
+    }
+
+    /// Follows refused work, to know whether that was right. What has no time left, or no server, is no question.
+    fn haunt(&mut self, ask: &Ask, code: &Code) {
+        if matches!(code, Code::Draining | Code::DeadlineExpired) {
+            return;
+        }
+        let ghost = Ghost {
+            class: ask.class,
+            tier: ask.tier,
+            code: code.clone(),
+            deadline: ask.deadline,
+            service: self.classes[usize::from(ask.class.0)].times.mean,
+        };
+        self.ghosts.follow(ask.now, ghost, ask.starts);
     }
 
     /// Takes acknowledged work back into its queue, over its budget if need be: what was promised is not refused after a
@@ -208,6 +258,7 @@ impl Controller {
         let class = &mut self.classes[usize::from(ask.class.0)];
         class.queued_work += ask.charge;
         class.held += 1;
+        self.ghosts.entered(lane, ask.charge);
         self.tenants[ask.tenant.0].tickets += 1;
         let expires = ask.tier != Tier::NonSheddable;
         self.queues
@@ -258,6 +309,7 @@ impl Controller {
 
     fn start(&mut self, now: Nanos, index: u32, lane: usize, events: &mut impl Events) -> Step {
         self.queues.serve(&mut self.slots, &mut self.tenants, index, lane);
+        self.ghosts.idle(now, &self.pool);
         let slot = &mut self.slots[index];
         let class = &mut self.classes[usize::from(slot.class.0)];
         class.queued_work -= slot.charge;
@@ -305,10 +357,12 @@ impl Controller {
         let Some(slot) = self.slots.live(&ticket).cloned() else {
             return;
         };
+        self.ghosts.idle(now, &self.pool);
         self.release(ticket.slot);
         if !matches!(slot.place, Place::Running(_)) {
             return;
         }
+        self.ghosts.worker_free(now, &self.queues);
         let class = &mut self.classes[usize::from(slot.class.0)];
         let service = match ending {
             Ending::Completed { service } => {

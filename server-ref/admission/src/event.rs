@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdoff_contract::{Code, ServiceState, Tier};
 
-use crate::{ClassId, TenantId};
+use crate::{ClassId, GhostOutcome, HintOutcome, TenantId};
 
 /// One thing worth counting.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +55,24 @@ pub enum Event {
         tier: Tier,
         /// Why.
         code: Code,
+    },
+    /// It is known what a caller made of its hint.
+    HintEnded {
+        /// Effective tier.
+        tier: Tier,
+        /// What.
+        outcome: HintOutcome,
+    },
+    /// It is known what would have become of refused work.
+    Ghost {
+        /// Kind.
+        class: ClassId,
+        /// Effective tier.
+        tier: Tier,
+        /// Why it was refused.
+        code: Code,
+        /// What.
+        outcome: GhostOutcome,
     },
     /// The state changed.
     Transition {

@@ -1,8 +1,8 @@
 //! The order of the test: what refuses this work, and which of it names the code.
 //!
 //! Every test is made, since the largest hint of all that refuse goes out; the first in this order names the code:
-//! draining, fresh, (the edge), hard caps, tenant, tier, deadline, wait bound. The edge (`retry_throttled`) needs
-//! keys and callers, so it belongs to the adapter and comes before [`crate::Controller::admit`].
+//! draining, fresh, the edge, hard caps, tenant, tier, deadline, wait bound. The edge ([`crate::edge`]) needs a caller,
+//! and what it refuses is not tested further: that is its purpose.
 
 use holdoff_contract::{Code, ServiceState, Tier};
 

@@ -16,8 +16,10 @@
 mod answer;
 mod bounds;
 mod controller;
+mod edge;
 mod estimator;
 mod event;
+mod ghosts;
 mod heap;
 mod judge;
 mod line;
@@ -25,6 +27,7 @@ mod never;
 mod pool;
 pub mod profile;
 mod queues;
+mod recent;
 mod refuse;
 mod slots;
 mod snapshot;
@@ -35,7 +38,9 @@ mod work;
 
 pub use answer::{Decision, Rejection, Step};
 pub use controller::Controller;
+pub use edge::{Caller, Compliance, HintOutcome};
 pub use event::{Event, Events};
+pub use ghosts::GhostOutcome;
 pub use never::NeverAdmissible;
 pub use profile::{Profile, ProfileError};
 pub use snapshot::{ClassSnapshot, Snapshot, TierSnapshot};

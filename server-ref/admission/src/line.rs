@@ -52,6 +52,15 @@ pub(crate) fn step(tier: usize, mean: Nanos, workers: u32) -> Nanos {
     (mean as f64 / (PHI * SHARES[tier] * f64::from(workers.max(1)))) as Nanos
 }
 
+/// What is left of a window that was given before.
+pub(crate) fn left(after: Nanos, max: Nanos, floor: Nanos) -> Window {
+    let after = after.max(floor).div_ceil(MS) * MS;
+    Window {
+        after,
+        max: (max.div_ceil(MS) * MS).max(after + WIDTH),
+    }
+}
+
 impl Line {
     /// Where somebody whose own line ends at `own` would stand.
     pub(crate) fn place(&self, at: At, own: Nanos) -> Nanos {

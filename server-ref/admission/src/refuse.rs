@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use holdoff_contract::{Code, Hint, Overload, Retry, Tier};
 
+use crate::bounds::whole;
+use crate::edge::Throttle;
 use crate::judge::{Ask, Findings};
 use crate::line::{self, At, LEAST, Line, Window};
 use crate::slots::Nanos;
-use crate::{Controller, Rejection};
+use crate::{Caller, Controller, Event, Events, Rejection, Work};
 
 impl Controller {
     /// The refusal of what asks at the door: books its place in the line, unless it cannot come back.
@@ -50,6 +52,69 @@ impl Controller {
         };
         let min_deadline = found.min_deadline.filter(|_| code == Code::DeadlineUnattainable);
         self.rejection(code, retry, ask.tier, window, Some(ask.wait), min_deadline)
+    }
+
+    /// The refusal of the edge: what is left of the caller's own hint, or a place in its own line.
+    pub(crate) fn throttle(
+        &mut self,
+        now: Nanos,
+        work: &Work,
+        caller: &Caller,
+        throttle: Throttle,
+        events: &mut impl Events,
+    ) -> Rejection {
+        self.tenants.touch(work.tenant);
+        let code = Code::RetryThrottled;
+        events.emit(Event::Decided {
+            code: Some(code.clone()),
+            deferred: false,
+            tier: work.tier,
+            class: work.class,
+            tenant: work.tenant,
+            predicted_wait: Duration::ZERO,
+        });
+        let times = self.classes[usize::from(work.class.0)].times;
+        let tier = work.tier.index();
+        let at = At {
+            now,
+            tier,
+            base: LEAST,
+            step: line::step(tier, times.mean, self.pool.effective),
+            tenants: self.tenants.active(),
+        };
+        let (window, place) = match throttle {
+            Throttle::Early { after, max } => (line::left(after, max, self.bounds.floor), None),
+            Throttle::Empty => {
+                let place = self.line.place(at, self.tenants[work.tenant.0].line[tier]);
+                let window = self.line.window(place, self.bounds.floor, self.bounds.ceiling);
+                (window, Some(place).filter(|place| *place < self.bounds.ceiling))
+            }
+        };
+        let remaining = self.nanos(work.deadline).saturating_sub(now);
+        let holds = window.after.saturating_add(times.p95) < remaining;
+        let retry = if holds { Retry::After } else { Retry::No };
+        if holds && place.is_some() {
+            Line::book_own(at, &mut self.tenants[work.tenant.0].line[tier]);
+        }
+        if throttle == Throttle::Empty && holds {
+            let window = Some((window.after, window.max));
+            self.edge.refused(now, caller, work.tier, window, false);
+        }
+        self.rejection(code, retry, work.tier, window, None, None)
+    }
+
+    /// Tells the edge of a refusal by the test.
+    pub(crate) fn account(&mut self, now: Nanos, caller: &Caller, tier: Tier, rejection: &Rejection) {
+        let overload = &rejection.overload;
+        let window = match overload.hint {
+            Hint::Window { delay, max } if overload.retry == Retry::After => Some((whole(delay), whole(max))),
+            _ => None,
+        };
+        let own_fault = matches!(
+            overload.code,
+            Some(Code::Draining | Code::DeadlineUnattainable | Code::DeadlineExpired)
+        );
+        self.edge.refused(now, caller, tier, window, !own_fault);
     }
 
     fn at(&self, ask: &Ask) -> At {

@@ -6,12 +6,12 @@
 //! (ADM-04, ADM-19).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection, Snapshot, Step, Ticket,
-    Work,
+    Caller, Compliance, Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection,
+    Snapshot, Step, Ticket, Work,
 };
 use holdoff_contract::{ServiceState, TaskClass, Tenant, Tier};
 use tokio::sync::{Notify, oneshot};
@@ -19,6 +19,8 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock;
 use crate::meters::{Meters, SharedRecorder};
 use crate::place::{Permit, Place, PlaceFacts, Seat, Told};
+use crate::reckoning::Transition;
+use crate::record::{Record, Verdict, Watch};
 
 /// A request for admission, in the caller's words. All trust decisions (tenant, tier right) are made before; what is
 /// left open gets the profile's default.
@@ -39,6 +41,8 @@ pub struct Ask {
     pub bytes: u64,
     /// The work is answered with 202 anyway, so it can be run later (SRV-21).
     pub may_defer: bool,
+    /// Who comes back early is stopped at the edge; `None` = of this caller nothing is remembered (ADM-13).
+    pub caller: Option<Caller>,
 }
 
 impl Default for Ask {
@@ -52,6 +56,7 @@ impl Default for Ask {
             cost: None,
             bytes: 0,
             may_defer: false,
+            caller: None,
         }
     }
 }
@@ -89,6 +94,7 @@ pub(crate) struct Shared {
     /// Wakes the time keeper when something expires before it planned to wake.
     sooner: Arc<Notify>,
     meters: Meters,
+    watch: OnceLock<Arc<dyn Watch>>,
 }
 
 #[derive(Debug)]
@@ -129,6 +135,7 @@ impl Admission {
             }),
             sooner: Arc::clone(&sooner),
             meters,
+            watch: OnceLock::new(),
         });
         tokio::spawn(keep_time(Arc::downgrade(&shared), sooner));
         Ok(Self { shared })
@@ -139,6 +146,7 @@ impl Admission {
     /// # Errors
     /// The refusal with code and hint, or the limit that this work breaks on an empty server too.
     pub fn knock(&self, ask: &Ask) -> Result<Place, Denied> {
+        let asked = clock::now();
         let mut state = self.shared.lock();
         let now = clock::now();
         let mut meters = &self.shared.meters;
@@ -157,7 +165,11 @@ impl Admission {
             may_defer: ask.may_defer,
         };
         state.controller.validate(&work).map_err(Denied::Never)?;
-        let (ticket, predicted_wait, poll_after) = match state.controller.admit(now, work, &mut meters) {
+        let decision = match &ask.caller {
+            Some(caller) => state.controller.admit_from(now, work, caller, &mut meters),
+            None => state.controller.admit(now, work, &mut meters),
+        };
+        let (ticket, predicted_wait, poll_after) = match decision {
             Decision::Accept {
                 ticket,
                 predicted_wait,
@@ -166,6 +178,13 @@ impl Admission {
             Decision::Reject(rejection) => {
                 meters.refused(&rejection);
                 self.shared.settle(&mut state, now);
+                drop(state);
+                meters.reckoning.decided_in(clock::now() - asked);
+                if let Some(watch) = self.shared.watch.get() {
+                    let mut record = self.record(ask, now, limit, Verdict::Reject);
+                    record.code.clone_from(&rejection.overload.code);
+                    watch.ended(record);
+                }
                 return Err(Denied::Overload(rejection));
             }
         };
@@ -178,6 +197,17 @@ impl Admission {
             }
         };
         drop(state);
+        meters.reckoning.decided_in(clock::now() - asked);
+        let record = self.shared.watch.get().map(|_| {
+            let verdict = if poll_after.is_some() {
+                Verdict::Defer
+            } else {
+                Verdict::Accept
+            };
+            let mut record = self.record(ask, now, limit, verdict);
+            record.predicted_wait = predicted_wait;
+            Box::new(record)
+        });
         let facts = PlaceFacts {
             tier: ask.tier,
             deadline,
@@ -185,10 +215,40 @@ impl Admission {
             poll_after,
         };
         Ok(Place::new(
-            Seat::new(Arc::clone(&self.shared), ticket),
+            Seat::new(Arc::clone(&self.shared), ticket, record),
             told,
             facts,
         ))
+    }
+
+    fn record(&self, ask: &Ask, at: Instant, deadline: Duration, decision: Verdict) -> Record {
+        Record {
+            at,
+            tenant: ask.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()),
+            class: ask.class.as_ref().map(|class| class.as_str().to_owned()),
+            tier: ask.tier,
+            deadline,
+            decision,
+            code: None,
+            predicted_wait: Duration::ZERO,
+            started: None,
+            finished: at,
+        }
+    }
+
+    /// Hands every request that has ended to `watch`. The first one stays: false where there is one already.
+    pub fn watch(&self, watch: Arc<dyn Watch>) -> bool {
+        self.shared.watch.set(watch).is_ok()
+    }
+
+    /// The last changes of state, at most 64, oldest first.
+    pub fn transitions(&self) -> Vec<Transition> {
+        self.shared.meters.reckoning.transitions()
+    }
+
+    /// The callers that keep to their hints least, at most `most`; their names are salted hashes (ADM-23).
+    pub fn worst_callers(&self, most: usize) -> Vec<Compliance> {
+        self.shared.lock().controller.worst_callers(most)
     }
 
     /// Decides at once, when called, and then waits for the turn. Dropping the future gives the place back.
@@ -246,6 +306,14 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent between calls; a panic elsewhere must not end admission for everybody.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request that had a place has ended.
+    pub(crate) fn ended(&self, mut record: Record) {
+        record.finished = clock::now();
+        if let Some(watch) = self.watch.get() {
+            watch.ended(record);
+        }
     }
 
     /// Ends a ticket and hands on what it frees.

@@ -4,18 +4,21 @@
 //! gets it through [`crate::AdmissionLayer`].
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use holdoff_admission::{NeverAdmissible, Rejection};
-use holdoff_contract::write::{self, Audience};
+use holdoff_admission::{Caller, NeverAdmissible, Rejection};
+use holdoff_contract::write::{self, Advice, Audience};
 use holdoff_contract::{
-    Applied, Code, Overload, RequestFields, Retry, ServiceState, Tenant, Tier, field_name,
+    Applied, Code, Extension, Overload, RequestFields, Retry, ServiceState, Tenant, Tier,
 };
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
 
-use crate::{Admission, Ask, Denied, Identify, Identity, Place, RequestHead, clock};
+use crate::{Admission, Ask, Denied, ForeignDeadlines, Identify, Identity, Place, RequestHead, clock};
 
 /// The door: who asks, with which rights, and what they are told.
 #[derive(Clone)]
@@ -23,7 +26,17 @@ pub struct Gate {
     admission: Admission,
     identify: Arc<dyn Identify>,
     default_tier: Tier,
+    foreign_deadlines: ForeignDeadlines,
+    /// Its hashes name callers inside; nobody outside can make or undo one.
+    salt: RandomState,
+    /// Refusals seen, where unknown keys are sent on some of them.
+    grease: Option<Arc<AtomicU64>>,
 }
+
+/// Where a connection comes from: a server leaves it in the request's extensions, so that anonymous callers are told apart at
+/// the edge. Behind a proxy it is the proxy's; leave it out there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerAddress(pub IpAddr);
 
 /// A request that asks to be admitted, read from its head. What the head does not know (class, size) can be set in
 /// [`Asked::ask`] before [`Gate::admit`].
@@ -36,6 +49,7 @@ pub struct Asked {
     /// Who asks.
     pub identity: Identity,
     method: Method,
+    grease: Option<Extension>,
 }
 
 /// An answer to this caller in place of its work.
@@ -63,6 +77,9 @@ impl Gate {
             admission,
             identify: Arc::new(Identity::ANONYMOUS),
             default_tier: Tier::Deferrable,
+            foreign_deadlines: ForeignDeadlines::default(),
+            salt: RandomState::new(),
+            grease: None,
         }
     }
 
@@ -78,6 +95,31 @@ impl Gate {
     pub fn default_tier(mut self, tier: Tier) -> Self {
         self.default_tier = tier;
         self
+    }
+
+    /// Whether the deadlines of other stacks count (SRQ-04).
+    #[must_use]
+    pub fn foreign_deadlines(mut self, foreign: ForeignDeadlines) -> Self {
+        self.foreign_deadlines = foreign;
+        self
+    }
+
+    /// Sends an unknown key (`grease-...`) on every fourth refusal, for test builds: a reader that cannot bear one would
+    /// break with the first key that a later version adds (VER-05).
+    #[must_use]
+    pub fn grease(mut self, on: bool) -> Self {
+        self.grease = on.then(Arc::default);
+        self
+    }
+
+    /// The key for this request, if it gets one.
+    fn grease_now(&self) -> Option<Extension> {
+        let n = self.grease.as_ref()?.fetch_add(1, Ordering::Relaxed);
+        let drawn = self.salt.hash_one(n);
+        n.is_multiple_of(4).then(|| Extension {
+            key: format!("grease-{:04x}", drawn & 0xffff),
+            member: (drawn >> 32 & 0xffff).to_string(),
+        })
     }
 
     /// The admission behind the gate.
@@ -99,16 +141,36 @@ impl Gate {
             tier: limits.clamp(claimed),
             tenant,
             class: fields.task_class.clone(),
-            deadline: fields.deadline,
+            deadline: self.foreign_deadlines.smallest(fields.deadline, head.headers),
             cost: fields.cost,
             bytes: 0,
             may_defer: false,
+            caller: None,
+        };
+        let caller = self.caller(&ask, &fields, head);
+        let ask = Ask {
+            caller: Some(caller),
+            ..ask
         };
         Asked {
             ask,
             fields,
             identity,
             method: head.method.clone(),
+            grease: self.grease_now(),
+        }
+    }
+
+    /// The caller behind a request, for the edge: its tenant, else where its connection comes from.
+    fn caller(&self, ask: &Ask, fields: &RequestFields, head: RequestHead<'_>) -> Caller {
+        let address = head.extensions.get::<PeerAddress>();
+        let name = ask.tenant.as_ref().map(Tenant::as_str);
+        let id = self.salt.hash_one((name, address.filter(|_| name.is_none())));
+        let key = fields.idempotency_key.as_ref();
+        Caller {
+            id,
+            key: key.map(|key| self.salt.hash_one((id, key.as_str()))),
+            attempt: fields.attempt.map(holdoff_contract::Attempt::get),
         }
     }
 
@@ -139,6 +201,7 @@ impl Asked {
         let mut overload = rejection.overload;
         overload.instance = Some(clock::decision_id());
         overload.tier = self.fields.tier.map(|_| self.ask.tier);
+        overload.extensions.extend(self.grease.clone());
         tracing::debug!(
             code = overload.code_label(),
             tier = self.ask.tier.as_str(),
@@ -160,24 +223,13 @@ impl Asked {
     /// told to trusted callers only, and only beside one of these.
     pub fn advise(&self, headers: &mut HeaderMap, deferred: bool, degraded: bool, state: ServiceState) {
         let state = (self.identity.trusted && (deferred || degraded)).then_some(state);
-        write::advice(headers, deferred, degraded, state);
-        if self.fields.tier.is_none() {
-            return;
-        }
-        // Most successes say nothing else.
-        let Some(said) = headers.get(field_name::OVERLOAD_SIGNAL) else {
-            let alone = match self.ask.tier {
-                Tier::Critical => "v=1, tier=critical",
-                Tier::NonSheddable => "v=1, tier=non-sheddable",
-                Tier::Deferrable => "v=1, tier=deferrable",
-            };
-            headers.insert(field_name::OVERLOAD_SIGNAL, HeaderValue::from_static(alone));
-            return;
+        let advice = Advice {
+            deferred,
+            degraded,
+            state,
+            tier: self.fields.tier.map(|_| self.ask.tier),
         };
-        let signal = format!("{}, tier={}", said.to_str().unwrap_or("v=1"), self.ask.tier);
-        if let Ok(signal) = HeaderValue::try_from(signal) {
-            headers.insert(field_name::OVERLOAD_SIGNAL, signal);
-        }
+        write::advise(headers, advice);
     }
 
     /// The answer to work whose deadline passed while it was running: something may have been done.

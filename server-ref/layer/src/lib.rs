@@ -41,23 +41,39 @@
 //! | `overload_queue_refused_total` | `code`, `tier`: taken out before it started |
 //! | `overload_shed_rate`, `overload_staleness_seconds`, `overload_backlog_depth` | |
 //! | `overload_workers`, `overload_workers_busy`, `overload_tickets` | |
-//! | `overload_prediction_error_seconds`, `overload_hint_seconds` | |
+//! | `overload_prediction_error_seconds`, `overload_hint_seconds`, `overload_decision_seconds` | |
+//! | `overload_estimate_error_seconds` | `task_class`, `of` (wait, service) |
+//! | `overload_time_in_queue_p99_seconds` | |
+//! | `overload_hint_outcomes_total` | `outcome` (honoured, early, late, no_return) |
+//! | `overload_ghosts_total` | `tier`, `outcome` (missed, in_time, avoidable): refused work, and what would have become of it |
+//! | `overload_false_accepts_total` | `stage` (queue, running): accepted work that was not done in time |
+//!
+//! # One request at a time
+//!
+//! [`Admission::watch`] hands every ended request to a [`Watch`]: for a trace to be played again, or sampled logs.
+//! [`Admission::transitions`] and [`Admission::worst_callers`] are for a page that an operator looks at.
 
 mod admission;
 mod body;
 mod clock;
+mod deadline;
 mod drain;
 mod gate;
 mod identity;
 mod meters;
 mod place;
+mod reckoning;
+mod record;
 mod service;
 
 pub use admission::{Admission, Ask, Denied};
 pub use body::GuardBody;
+pub use deadline::ForeignDeadlines;
 pub use drain::{DRAIN_BYTES, DRAIN_TIME, drain};
-pub use gate::{Asked, Gate, Refusal};
+pub use gate::{Asked, Gate, PeerAddress, Refusal};
 pub use identity::{Identify, Identity, RequestHead, Tiers};
 pub use meters::SharedRecorder;
 pub use place::{Permit, Place, Run};
+pub use reckoning::Transition;
+pub use record::{Record, Verdict, Watch};
 pub use service::{AdmissionLayer, AdmissionService, Classify, Overrun};

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::reckoning::{Broken, Reckoning, Transition};
 use holdoff_admission::{ClassId, Controller, Event, Events, Rejection, Snapshot};
 use holdoff_contract::{Code, Hint, Overload, ServiceState, Tier};
 use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
@@ -52,6 +53,7 @@ pub(crate) struct Meters {
     /// Decisions and rejects since the last publication.
     recent: [AtomicU32; 2],
     shed: Mutex<Shed>,
+    pub(crate) reckoning: Reckoning,
 }
 
 struct Gauges {
@@ -159,18 +161,20 @@ impl Meters {
             classes.push("other".to_owned());
             classes.len() - 1
         });
-        let (missed, start_delay, prediction_error, hint, gauges) = within(recorder.as_ref(), || {
-            describe();
-            let missed = STAGES.map(|stage| counter!("agent_deadline_miss_total", "stage" => stage));
-            missed.iter().for_each(|counter| counter.increment(0));
-            (
-                missed,
-                histogram!("agent_task_start_delay_seconds"),
-                histogram!("overload_prediction_error_seconds"),
-                histogram!("overload_hint_seconds"),
-                Gauges::new(),
-            )
-        });
+        let (missed, start_delay, prediction_error, hint, gauges, reckoning) =
+            within(recorder.as_ref(), || {
+                describe();
+                let missed = STAGES.map(|stage| counter!("agent_deadline_miss_total", "stage" => stage));
+                missed.iter().for_each(|counter| counter.increment(0));
+                (
+                    missed,
+                    histogram!("agent_task_start_delay_seconds"),
+                    histogram!("overload_prediction_error_seconds"),
+                    histogram!("overload_hint_seconds"),
+                    Gauges::new(),
+                    Reckoning::new(&classes),
+                )
+            });
         let meters = Self {
             recorder,
             decided: slots(classes.len() * TIERS * DECISIONS),
@@ -186,6 +190,7 @@ impl Meters {
             gauges,
             recent: [AtomicU32::new(0), AtomicU32::new(0)],
             shed: Mutex::new(Shed::new(now)),
+            reckoning,
         };
         meters.publish(now, &snapshot);
         meters
@@ -219,6 +224,7 @@ impl Meters {
             gauges.running[index].set(f64::from(tier.running));
         }
         gauges.shed_rate.set(self.shed_rate(now));
+        self.reckoning.publish(&snapshot.classes);
     }
 
     /// Share of recent requests that were refused, 0 to 1.
@@ -306,6 +312,7 @@ impl Events for &Meters {
                 ..
             } => {
                 self.start_delay.record(start_delay.as_secs_f64());
+                self.reckoning.waited(start_delay);
                 self.prediction_error
                     .record(start_delay.abs_diff(predicted_wait).as_secs_f64());
             }
@@ -315,15 +322,23 @@ impl Events for &Meters {
                 self.served(class, service);
                 if late {
                     self.miss(Stage::Running);
+                    self.reckoning.false_accept(Broken::Running);
                 }
             }
             Event::Refused { tier, code, .. } => {
                 self.taken_out(tier, &code);
                 if matches!(code, Code::DeadlineExpired | Code::DeadlineUnattainable) {
                     self.miss(Stage::Queue);
+                    self.reckoning.false_accept(Broken::Queue);
                 }
             }
-            Event::Transition { from, to } => self.transition(from, to),
+            Event::Transition { from, to } => {
+                self.transition(from, to);
+                let at = crate::clock::now();
+                self.reckoning.changed(Transition { at, from, to });
+            }
+            Event::HintEnded { outcome, .. } => self.reckoning.hint(outcome),
+            Event::Ghost { tier, outcome, .. } => self.reckoning.ghost(tier, outcome),
             // Events of a later version of the controller that this adapter does not count yet.
             _ => {}
         }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::admission::{Shared, Turn};
 use crate::clock;
+use crate::record::Record;
 
 /// The ticket and the way back. Whatever drops it ends the ticket, once.
 pub(crate) struct Seat {
@@ -19,15 +20,18 @@ pub(crate) struct Seat {
     started: Option<Instant>,
     /// The work's own code is running: if this is still set when the seat is dropped, it panicked.
     in_work: bool,
+    /// For who watches; `None` where nobody does.
+    record: Option<Box<Record>>,
 }
 
 impl Seat {
-    pub(crate) fn new(shared: Arc<Shared>, ticket: Ticket) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, ticket: Ticket, record: Option<Box<Record>>) -> Self {
         Self {
             shared,
             ticket: Some(ticket),
             started: None,
             in_work: false,
+            record,
         }
     }
 
@@ -51,6 +55,10 @@ impl Seat {
     fn end(&mut self, ending: Ending) {
         if let Some(ticket) = self.ticket.take() {
             self.shared.finish(ticket, ending);
+            if let Some(mut record) = self.record.take() {
+                record.started = self.started;
+                self.shared.ended(*record);
+            }
         }
     }
 }
@@ -145,7 +153,12 @@ impl Place {
                 seat.started = Some(clock::now());
                 Ok(Permit { seat, facts })
             }
-            Ok(Turn::Refuse(rejection)) => Err(rejection),
+            Ok(Turn::Refuse(rejection)) => {
+                if let Some(record) = &mut seat.record {
+                    record.code.clone_from(&rejection.overload.code);
+                }
+                Err(rejection)
+            }
             // The controller forgets a place only when it is told to start, refused or ended, and none has happened:
             // answer what is true of an instance that lost its admission.
             Err(_) => Err(Rejection {

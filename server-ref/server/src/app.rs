@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) fixtures: Option<Fixtures>,
     pub(crate) page: PrometheusHandle,
+    /// The admin route is on the main listener too.
+    pub(crate) admin: bool,
 }
 
 impl Shared {

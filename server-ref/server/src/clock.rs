@@ -14,6 +14,17 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+/// Wall clock, since 1970: for log lines only.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this crate reads the wall clock"
+)]
+pub(crate) fn unix() -> Duration {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
 /// Waits on the runtime's timer.
 pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;

@@ -52,6 +52,8 @@ pub struct ServerConfig {
     pub identities: BTreeMap<Token, Rights>,
     /// The server's own limits.
     pub limits: Limits,
+    /// What is written down about requests, and who may look in.
+    pub observe: crate::Observe,
     /// Switches the test fixtures on. Default off: they let anybody stop the server.
     pub fixtures: bool,
     /// Seed of drawn service times. Default none: from the system.
@@ -91,6 +93,9 @@ pub struct Limits {
     pub max_connections: usize,
     /// Longest time that a stop waits for accepted work. 0..=3600000, default 10000.
     pub drain_ms: u64,
+    /// `grpc-timeout`, `connect-timeout-ms` and `x-envoy-expected-rq-timeout-ms` count as deadlines too (SRQ-04). Default
+    /// no: for a server behind a hop that sets or strips them.
+    pub foreign_deadlines: bool,
 }
 
 /// A configuration that cannot be used.
@@ -137,6 +142,7 @@ impl Default for Limits {
             ended_tasks: 10_000,
             max_connections: 4_096,
             drain_ms: 10_000,
+            foreign_deadlines: false,
         }
     }
 }
@@ -150,6 +156,7 @@ impl Default for ServerConfig {
             anonymous: Rights::default(),
             identities: BTreeMap::new(),
             limits: Limits::default(),
+            observe: crate::Observe::default(),
             fixtures: false,
             seed: None,
         }
@@ -179,6 +186,7 @@ impl ServerConfig {
             anonymous: own.anonymous,
             identities: own.identities,
             limits: own.server,
+            observe: own.observe,
             ..Self::default()
         };
         config.validate()?;
@@ -192,6 +200,7 @@ impl ServerConfig {
     pub fn validate(&self) -> Result<(), ProfileError> {
         self.profile.validate()?;
         self.limits.validate()?;
+        self.observe.validate()?;
         self.anonymous.identity("anonymous")?;
         if self.identities.len() > MAX_IDENTITIES {
             let limit = format!("at most {MAX_IDENTITIES} entries");
@@ -252,7 +261,7 @@ impl Limits {
     }
 }
 
-fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), ProfileError> {
+pub(crate) fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), ProfileError> {
     if (least..=most).contains(&value) {
         Ok(())
     } else {

@@ -11,6 +11,7 @@
 //! | `POST /v1/tasks` | 202 + `Location`; `outcome=defer` when it is put off |
 //! | `GET /v1/tasks/{id}` | the task's state, with `Retry-After` until it has ended |
 //! | `GET /healthz`, `GET /metrics` | outside admission (ADM-18) |
+//! | `GET /admin/admission` | on a metrics listener of its own, or where `observe.admin` says so: state, queues, callers |
 //! | `POST /fixtures/{name}` | test fixtures, only where they are switched on |
 //!
 //! # Order of a request
@@ -28,12 +29,15 @@
 //!
 //! A validation error never carries an overload code, whether the server is overloaded or not (SRV-18).
 
+mod admin;
 mod app;
+pub mod burst;
 mod clock;
 pub mod config;
 mod entry;
 mod fixtures;
 mod listen;
+pub mod observe;
 mod problem;
 mod request;
 mod routes;
@@ -44,4 +48,5 @@ mod worker;
 
 pub use config::{ConfigError, Rights, ServerConfig};
 pub use fixtures::{FixtureError, Fixtures, ForcedReject};
+pub use observe::{Observe, ObserveError};
 pub use server::{Server, StartError};

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use holdoff_admission_tower::PeerAddress;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tower_service::Service;
 
 use crate::clock;
 
@@ -77,7 +78,15 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(BUFFER_BYTES);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let address = stream.peer_addr().ok().map(|addr| PeerAddress(addr.ip()));
+    // A router is always ready: it is the routes' business to refuse.
+    let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+        if let Some(address) = address {
+            request.extensions_mut().insert(address);
+        }
+        router.clone().call(request)
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -35,6 +35,9 @@ enum Command {
         /// The profile.
         file: PathBuf,
     },
+    /// Runs the burst test of the admission article against a server of its own, on a free port of loopback, and prints the
+    /// evidence: 0 held, 1 not.
+    BurstTest,
 }
 
 #[derive(Args, Debug)]
@@ -48,6 +51,10 @@ struct Serve {
     /// A listener of its own for /metrics and /healthz; without it they are on the main one.
     #[arg(long, value_name = "ADDR")]
     metrics_listen: Option<SocketAddr>,
+    /// Writes every decision here, one JSON object a line, tenants hashed; `holdoff-sim replay` reads it. Ends at the profile's
+    /// observe.trace_max_mb.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Switches on POST /fixtures/{name}: for tests only, it lets anybody stop the server.
     #[arg(long)]
     fixtures: bool,
@@ -63,6 +70,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Some(Command::Check { file }) => check(&file),
+        Some(Command::BurstTest) => return burst_test(),
         None => serve(&cli.serve),
     };
     match done {
@@ -109,6 +117,24 @@ fn check(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn burst_test() -> ExitCode {
+    let report = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| Ok(runtime.block_on(holdoff_server::burst::run())?));
+    match report {
+        Ok(report) => {
+            say(report.to_string().trim_end());
+            ExitCode::from(u8::from(!report.held()))
+        }
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn serve(args: &Serve) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&args.log)
         .with_context(|| format!("--log {:?} is not a tracing filter", args.log))?;
@@ -124,6 +150,9 @@ fn serve(args: &Serve) -> anyhow::Result<()> {
     config.addr = args.listen;
     config.metrics_addr = args.metrics_listen;
     config.fixtures = args.fixtures;
+    if args.trace.is_some() {
+        config.observe.trace.clone_from(&args.trace);
+    }
     config.seed = args.seed;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -35,6 +35,9 @@ pub(crate) fn main(app: &App, with_metrics: bool) -> Router {
     if with_metrics {
         router = router.route("/metrics", get(metrics));
     }
+    if app.admin {
+        router = router.route(crate::admin::PATH, get(crate::admin::admission));
+    }
     if app.fixtures.is_some() {
         router = router.route("/fixtures/{name}", post(fixture));
     }
@@ -45,6 +48,7 @@ pub(crate) fn main(app: &App, with_metrics: bool) -> Router {
 pub(crate) fn metrics_only(app: &App) -> Router {
     let router = Router::new()
         .route("/metrics", get(metrics))
+        .route(crate::admin::PATH, get(crate::admin::admission))
         .route("/healthz", get(health));
     router.fallback(not_found).with_state(App::clone(app))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_admission::ProfileError;
-use holdoff_admission_tower::{Admission, Gate};
+use holdoff_admission_tower::{Admission, ForeignDeadlines, Gate};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +30,9 @@ pub enum StartError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A log or trace cannot be written.
+    #[error(transparent)]
+    Observe(#[from] crate::ObserveError),
     /// The metrics recorder cannot be built.
     #[error("cannot set up metrics")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
@@ -91,17 +94,31 @@ impl Server {
         };
         let most = Duration::from_millis(config.limits.max_duration_ms);
         let worker = Arc::new(Worker::new(config.seed, most));
+        let writer = config.observe.start(clock::now())?;
         let admission = Admission::start(config.profile, Some(telemetry.recorder))?;
+        if let Some(writer) = writer {
+            // Nobody else has this admission yet, so there is no other watcher.
+            let _ = admission.watch(writer);
+        }
         let fixtures = config
             .fixtures
             .then(|| Fixtures::new(admission.clone(), Arc::clone(&worker), Arc::clone(&identities)));
+        let foreign = if config.limits.foreign_deadlines {
+            ForeignDeadlines::Counted
+        } else {
+            ForeignDeadlines::Ignored
+        };
         let app = Arc::new(Shared {
-            gate: Gate::new(admission).identify(ByToken(identities)),
+            gate: Gate::new(admission)
+                .grease(config.fixtures)
+                .identify(ByToken(identities))
+                .foreign_deadlines(foreign),
             worker,
             tasks: Tasks::new(config.limits.ended_tasks),
             limits: config.limits,
             fixtures,
             page: telemetry.page,
+            admin: config.observe.admin,
         });
         Ok(Self {
             app,

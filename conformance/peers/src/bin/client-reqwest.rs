@@ -1,7 +1,7 @@
 //! The client with reqwest's manners, under test.
 
 use clap::Parser;
-use holdoff::tower::{CounterSnapshot, Error};
+use holdoff::tower::{CounterSnapshot, Error, Progress};
 use holdoff::{CallReport, Client, Compat};
 use holdoff_peers::client::{ClientAdapter, Flavour, deadline, read_on};
 use holdoff_peers::command::{CallCommand, Configure};
@@ -43,9 +43,16 @@ impl Flavour for Reqwest {
         Ok(builder.build()?)
     }
 
-    async fn call(&self, client: Client, command: CallCommand) -> anyhow::Result<Result<Answered, Error>> {
+    async fn call(
+        &self,
+        client: Client,
+        command: CallCommand,
+        progress: &Progress,
+    ) -> anyhow::Result<Result<Answered, Error>> {
         let request = &command.request;
-        let mut call = client.request(request.method.parse()?, request.url.as_str());
+        let mut call = client
+            .request(request.method.parse()?, request.url.as_str())
+            .progress(progress);
         for (name, value) in headers(&request.headers)? {
             call = call.header(name, value);
         }

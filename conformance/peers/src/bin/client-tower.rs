@@ -2,7 +2,9 @@
 
 use anyhow::Context;
 use clap::Parser;
-use holdoff::tower::{CallOptions, CallReport, CounterSnapshot, Error, OverloadLayer, OverloadService};
+use holdoff::tower::{
+    CallOptions, CallReport, CounterSnapshot, Error, OverloadLayer, OverloadService, Progress,
+};
 use holdoff_contract::read::Compat;
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
 use holdoff_peers::client::{ClientAdapter, Flavour, deadline, origins, read_on};
@@ -65,9 +67,10 @@ impl Flavour for Tower {
         &self,
         client: Self::Client,
         command: CallCommand,
+        progress: &Progress,
     ) -> anyhow::Result<Result<Answered, Error>> {
         let request = &command.request;
-        let mut options = CallOptions::new();
+        let mut options = CallOptions::new().progress(progress);
         if let Some(deadline) = deadline(&command) {
             options = options.deadline(deadline);
         }

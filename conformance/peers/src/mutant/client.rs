@@ -213,7 +213,7 @@ impl ClientMutant {
             Self::NoBudget => {
                 knobs.budget = Some(BudgetKnobs {
                     capacity: Some(1_000_000),
-                })
+                });
             }
             _ => {}
         }

@@ -65,7 +65,11 @@ pub async fn run_case(
         started,
         give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
     };
-    drive.configure(&drive.shared_client()).await?;
+    match (drive.configure(&drive.shared_client()).await, &body.refusal_names) {
+        (Ok(()), _) => {}
+        (Err(NotRun::Setup(what)), Some(knob)) => return Ok(refused(knob, what)),
+        (Err(other), _) => return Err(other),
+    }
     let groups = drive.play().await?;
     tokio::time::sleep(Duration::from_millis(body.watch_ms)).await;
     let metrics = drive.metrics().await?;
@@ -77,6 +81,14 @@ pub async fn run_case(
         metrics,
     };
     Ok(judge(body, &played))
+}
+
+/// A policy that makes no sense may be refused instead of played, if the refusal says which knob it is about.
+fn refused(knob: &str, what: String) -> Findings {
+    let mut findings = Findings::default();
+    let named = what.contains(knob);
+    findings.check("configure: the refusal", named, format!("names {knob:?}"), what);
+    findings
 }
 
 async fn parse_all(adapter: &Adapter, cases: &[ParseCase]) -> Outcome {

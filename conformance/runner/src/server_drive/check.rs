@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::compare;
 use super::look::{brief, fitting, of, tally};
 use super::message::{Exchange, NoAnswer, Seen};
 use super::play::Evidence;
@@ -39,6 +40,9 @@ pub fn judge(check: &Check, evidence: &Evidence, slack: Duration, findings: &mut
         Check::Growth(check) => growth(check, evidence, findings),
         Check::SameHead(check) => same_head(check, evidence, findings),
         Check::Silent(check) => silent(check, evidence, findings),
+        Check::Told(check) => compare::told(check, evidence, findings),
+        Check::Shares(check) => compare::shares(check, evidence, findings),
+        Check::Described(check) => compare::described(check, evidence, findings),
         Check::Turn(check) => turn(check, evidence, findings),
         Check::Ended(check) => ended(check, evidence, findings),
         Check::Metric(check) => witness::metric(check, evidence, findings),
@@ -304,10 +308,7 @@ fn silent(check: &Silent, evidence: &Evidence, findings: &mut Findings) {
     let answers = fitting(evidence, &check.of, &check.filter);
     let mut told = BTreeSet::new();
     for (_, seen) in &answers {
-        let mut text = String::from_utf8_lossy(&seen.body).to_lowercase();
-        for (name, value) in &seen.headers {
-            text.push_str(&format!("\n{name}: {}", String::from_utf8_lossy(value)).to_lowercase());
-        }
+        let text = seen.words();
         told.extend(
             check
                 .words

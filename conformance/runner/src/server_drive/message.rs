@@ -53,6 +53,15 @@ impl Seen {
         lines_of(&self.headers, name)
     }
 
+    /// All of it in lowercase, to look for words.
+    pub fn words(&self) -> String {
+        let mut text = String::from_utf8_lossy(&self.body).to_lowercase();
+        for (name, value) in &self.headers {
+            text.push_str(&format!("\n{name}: {}", String::from_utf8_lossy(value)).to_lowercase());
+        }
+        text
+    }
+
     /// The media type without parameters, lowercase; empty where there is none.
     pub fn media_type(&self) -> String {
         let line = self.lines("content-type").into_iter().next();

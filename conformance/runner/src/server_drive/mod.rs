@@ -3,7 +3,7 @@
 //! A server's own tests cannot show that its refusals are honest: they share its reading of the contract. Here the
 //! server is seen from outside only. A case (see [`spec`]) says what the server declares, what is done to it and what
 //! must be seen; [`play`] does it over real sockets ([`probe`]); [`check`] judges what was seen, with our own reading of
-//! a reject ([`reject`], [`rules`]) and the metrics page as the second witness ([`page`], [`witness`]).
+//! a reject ([`reject`], [`rules`]) and the metrics page as the second witness ([`page`]).
 //!
 //! With an adapter each case gets a process of its own: a server that a case has broken cannot colour the next one. A
 //! bare URL is driven with ordinary traffic only; what needs a fixture or a declared profile is then not applicable.
@@ -18,6 +18,7 @@ use crate::verdict::{Findings, NotRun, Outcome};
 
 mod ask;
 pub mod check;
+mod compare;
 pub mod look;
 pub mod message;
 pub mod page;

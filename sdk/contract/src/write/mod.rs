@@ -10,7 +10,7 @@ use http::header::{self, HeaderValue};
 use http::{HeaderMap, StatusCode};
 
 use self::values::Values;
-use crate::{Code, Overload, ServiceState, field_name};
+use crate::{Code, Overload, ServiceState, Tier, field_name};
 
 /// Who reads the answer: strangers are not told state, origin or predicted wait (section 9, SEC-02).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,16 +71,50 @@ pub fn overload(overload: &Overload, audience: Audience) -> Encoded {
     }
 }
 
-/// The signal of a 202 that defers (`outcome=defer`) or of a degraded success (SRV-20, SRV-21). Replaces a signal
-/// that stood there; with nothing to say it leaves the fields alone. `state` is for trusted callers (SEC-02).
-pub fn advice(headers: &mut HeaderMap, deferred: bool, degraded: bool, state: Option<ServiceState>) {
-    if deferred || degraded || state.is_some() {
-        set(
-            headers,
-            field_name::OVERLOAD_SIGNAL,
-            signal::advice(deferred, degraded, state),
-        );
+/// What a success says beside itself. [`Advice::default`] says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Advice {
+    /// `outcome=defer`: put off, with 202 (SRV-21).
+    pub deferred: bool,
+    /// `degraded`: served, but cut down (SRV-20).
+    pub degraded: bool,
+    /// For trusted callers (SEC-02).
+    pub state: Option<ServiceState>,
+    /// The tier that was used, where the request named one (SRQ-06).
+    pub tier: Option<Tier>,
+}
+
+/// Writes the signal of a success. Replaces a signal that stood there; with nothing to say it leaves the fields alone.
+pub fn advise(headers: &mut HeaderMap, advice: Advice) {
+    if advice == Advice::default() {
+        return;
     }
+    let tier_alone = Advice {
+        tier: advice.tier,
+        ..Advice::default()
+    };
+    if advice == tier_alone {
+        // What nearly every success says.
+        let signal = match advice.tier {
+            Some(Tier::Critical) => "v=1, tier=critical",
+            Some(Tier::NonSheddable) => "v=1, tier=non-sheddable",
+            Some(Tier::Deferrable) | None => "v=1, tier=deferrable",
+        };
+        headers.insert(field_name::OVERLOAD_SIGNAL, HeaderValue::from_static(signal));
+    } else {
+        set(headers, field_name::OVERLOAD_SIGNAL, signal::advice(advice));
+    }
+}
+
+/// [`advise`] without a tier.
+pub fn advice(headers: &mut HeaderMap, deferred: bool, degraded: bool, state: Option<ServiceState>) {
+    let advice = Advice {
+        deferred,
+        degraded,
+        state,
+        tier: None,
+    };
+    advise(headers, advice);
 }
 
 /// Sets a field to the text of a structured value, which is printable ASCII and so always a header value.

@@ -2,11 +2,11 @@
 
 use sfv::{DictSerializer, Dictionary, FieldType, KeyRef, Parser, TokenRef, key_ref};
 
-use super::Audience;
 use super::values::Values;
+use super::{Advice, Audience};
+use crate::Overload;
 use crate::limits::{MAX_EXTENSIONS, MAX_SIGNAL_BYTES};
 use crate::read::KNOWN_KEYS;
-use crate::{Overload, ServiceState};
 
 /// What must not pass a trust border under any name of its own (section 6.7, INT-15).
 pub(super) const PRIVATE_NAMES: [&str; 5] = ["tenant", "origin", "state", "predicted_wait_ms", "instance"];
@@ -45,16 +45,19 @@ pub(super) fn refusal(values: &Values, overload: &Overload, audience: Audience) 
 }
 
 /// The signal of a success.
-pub(super) fn advice(deferred: bool, degraded: bool, state: Option<ServiceState>) -> String {
+pub(super) fn advice(advice: Advice) -> String {
     let mut dictionary = begin();
-    if deferred {
+    if advice.deferred {
         token(&mut dictionary, key_ref("outcome"), "defer");
     }
-    if degraded {
+    if advice.degraded {
         let _ = dictionary.bare_item(key_ref("degraded"), true);
     }
-    if let Some(state) = state {
+    if let Some(state) = advice.state {
         token(&mut dictionary, key_ref("state"), state.as_str());
+    }
+    if let Some(tier) = advice.tier {
+        token(&mut dictionary, key_ref("tier"), tier.as_str());
     }
     dictionary.finish().unwrap_or_default()
 }

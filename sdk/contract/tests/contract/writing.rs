@@ -295,6 +295,15 @@ fn advice_replaces_the_signal_and_says_nothing_where_there_is_nothing() {
         text(&headers, "overload-signal").as_deref(),
         Some("v=1, degraded, state=congested")
     );
+    let tier = write::Advice {
+        tier: Some(Tier::Deferrable),
+        ..write::Advice::default()
+    };
+    write::advise(&mut headers, tier);
+    assert_eq!(
+        text(&headers, "overload-signal").as_deref(),
+        Some("v=1, tier=deferrable")
+    );
     assert_eq!(headers.len(), 1);
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Controller, Decision, Ending, Event, Profile, Rejection, Snapshot, Step, Ticket, Work,
+    Caller, Controller, Decision, Ending, Event, Profile, Rejection, Snapshot, Step, Ticket, Work,
 };
 use holdoff_contract::{Code, Hint, Tier};
 
@@ -137,6 +137,17 @@ impl World {
     pub fn ask(&mut self, name: &str, r: Req) -> Answer {
         let work = self.work(r);
         let decision = self.c.admit(self.now, work, &mut self.events);
+        self.take(name, r, decision)
+    }
+
+    /// The same, as a caller that the edge knows.
+    pub fn ask_as(&mut self, name: &str, r: Req, caller: Caller) -> Answer {
+        let work = self.work(r);
+        let decision = self.c.admit_from(self.now, work, &caller, &mut self.events);
+        self.take(name, r, decision)
+    }
+
+    fn take(&mut self, name: &str, r: Req, decision: Decision) -> Answer {
         let answer = match decision {
             Decision::Accept {
                 ticket,

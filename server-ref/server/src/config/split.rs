@@ -13,13 +13,14 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use super::{ConfigError, Limits, Rights, Token};
 
 /// The keys that are not the profile's.
-const OWN_KEYS: [&str; 3] = ["server", "anonymous", "identities"];
+const OWN_KEYS: [&str; 4] = ["server", "observe", "anonymous", "identities"];
 
 /// The server's own keys; all others belong to the profile, which refuses what it does not know.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Own {
     pub(super) server: Limits,
+    pub(super) observe: crate::Observe,
     pub(super) anonymous: Rights,
     pub(super) identities: BTreeMap<Token, Rights>,
 }

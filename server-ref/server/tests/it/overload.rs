@@ -237,3 +237,13 @@ async fn what_an_empty_server_could_not_admit_is_a_validation_error() {
     );
     peer.stop().await;
 }
+
+#[tokio::test]
+async fn deadlines_of_other_stacks_count_where_they_are_switched_on() {
+    for (on, status) in [(false, 200), (true, 503)] {
+        let peer = Peer::start(json!({"server": {"foreign_deadlines": on}})).await;
+        let answer = send(peer.work(1).header("grpc-timeout", "0m")).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        peer.stop().await;
+    }
+}

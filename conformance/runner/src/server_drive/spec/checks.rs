@@ -67,6 +67,12 @@ pub enum Check {
     SameHead(SameHead),
     /// No answer holds one of these words.
     Silent(Silent),
+    /// Some answers hold all of these words.
+    Told(Told),
+    /// Several labels fare alike.
+    Shares(Shares),
+    /// An API description lists the refusals of a route.
+    Described(Described),
     /// A metric on one page.
     Metric(Metric),
     /// How far a metric moved between two pages.
@@ -192,6 +198,60 @@ pub struct Silent {
     pub filter: Where,
     /// Words that must not be there, in head or body.
     pub words: Vec<String>,
+}
+
+/// See [`Check::Told`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Told {
+    /// Label or `*`.
+    pub of: String,
+    /// Which.
+    #[serde(rename = "where", default)]
+    pub filter: Where,
+    /// Words that must be there, in head or body of one answer.
+    pub words: Vec<String>,
+    /// In at least this many answers.
+    #[serde(default = "one_answer")]
+    pub min: usize,
+    /// In at most this many.
+    #[serde(default)]
+    pub max: Option<usize>,
+}
+
+fn one_answer() -> usize {
+    1
+}
+
+/// See [`Check::Shares`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shares {
+    /// Labels.
+    pub of: Vec<String>,
+    /// What counts as faring well.
+    #[serde(rename = "where", default)]
+    pub filter: Where,
+    /// The least share of answers of this kind is at least this part of the greatest.
+    pub least_to_greatest: f64,
+    /// Both of at least this many answers, so that a ratio means something.
+    pub at_least: usize,
+}
+
+/// See [`Check::Described`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Described {
+    /// Label of the request for the description (OpenAPI, JSON).
+    pub of: String,
+    /// `METHOD /path` of the routes that can refuse.
+    pub routes: Vec<String>,
+    /// Statuses that each of them lists, beside each other.
+    pub statuses: Vec<u16>,
+    /// Header fields that each of these responses lists.
+    pub headers: Vec<String>,
+    /// Members of the body's schema.
+    pub members: Vec<String>,
 }
 
 /// See [`Check::Metric`].
