@@ -37,11 +37,31 @@
 //! # }
 //! ```
 //!
+//! A service that has words of its own for overload, several instances, or a unit of its own for `x-ratelimit-reset` is
+//! described once, when the client is built (see [`contract::vocabulary`]; feature `toml` reads it from a file):
+//!
+//! ```
+//! # #[cfg(feature = "reqwest")]
+//! # mod example {
+//! # use holdoff::contract::vocabulary::Declaration;
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let theirs = Declaration { x_ratelimit_reset: Some("epoch_s".into()), ..Declaration::default() }.build()?;
+//! let client = holdoff::Client::builder()
+//!     .instances(["https://a.worker.example", "https://b.worker.example"])
+//!     .vocabulary_of("https://api.example", theirs)
+//!     .build()?;
+//! # let _ = client;
+//! # Ok(())
+//! # }
+//! # }
+//! ```
+//!
 //! # Where things are
 //!
 //! | here | is |
 //! |---|---|
 //! | [`Client`] and the rest of the root | the client with reqwest's manners (feature `reqwest`, on by default) |
+//! | `tonic` | the layers for tonic clients and servers, and the `Status` of an overload (feature `tonic`) |
 //! | `tower` | the layer for hyper, tonic and other tower stacks (feature `tower`) |
 //! | [`policy`] | when to try again and when to stop |
 //! | [`contract`] | the vocabulary, and how it is written and read |
@@ -52,12 +72,16 @@ pub use holdoff_contract::{
     Applied, Attempt, Code, Hint, IdempotencyKey, Overload, Retry, Scope, TaskClass, Tenant, Tier,
 };
 pub use holdoff_policy as policy;
-pub use holdoff_policy::{GiveUp, Incoming, Policy, PolicyBuilder, PolicyError, StopReason};
+pub use holdoff_policy::{CallerKey, GiveUp, Incoming, Policy, PolicyBuilder, PolicyError, StopReason};
 #[cfg(feature = "reqwest")]
 pub use holdoff_reqwest::{
     CallOptions, CallReport, Client, ClientBuilder, CounterSnapshot, Counters, Error, Observer, PassUp,
     Progress, Refused, RequestBuilder, Response, describe_metrics, reqwest,
 };
+#[cfg(all(feature = "reqwest", feature = "toml"))]
+pub use holdoff_reqwest::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};
+#[cfg(feature = "tonic")]
+pub use holdoff_tonic as tonic;
 #[cfg(feature = "tower")]
 pub use holdoff_tower as tower;
 #[cfg(all(feature = "tower", not(feature = "reqwest")))]

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use holdoff::tower::{CounterSnapshot, Error, Progress};
+use holdoff::tower::{AttemptContext, CounterSnapshot, Error, Progress};
+use http::HeaderMap;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -20,6 +22,8 @@ use crate::{clock, parse};
 pub trait Flavour: Send + Sync + 'static {
     /// A configured client; calls on clones share hold-offs and budgets.
     type Client: Clone + Send + Sync + 'static;
+    /// What a call ends with that was not answered.
+    type Error: Send;
     /// `implementation.name`.
     const NAME: &'static str;
     /// `capabilities`.
@@ -37,7 +41,10 @@ pub trait Flavour: Send + Sync + 'static {
         client: Self::Client,
         command: CallCommand,
         progress: &Progress,
-    ) -> impl Future<Output = anyhow::Result<Result<Answered, Error>>> + Send;
+    ) -> impl Future<Output = anyhow::Result<Result<Answered, Self::Error>>> + Send;
+
+    /// The SDK's own error in it.
+    fn error(ended: &Self::Error) -> Option<&Error>;
 
     /// The client's counts.
     fn counters(&self, client: &Self::Client) -> CounterSnapshot;
@@ -95,7 +102,11 @@ impl<F: Flavour> ClientAdapter<F> {
         let mut result = match done {
             None => reply::cancelled(progress.attempts(), elapsed),
             Some(Err(error)) => reply::unusable(error),
-            Some(Ok(result)) => reply::result(result.as_ref().copied(), elapsed),
+            Some(Ok(Ok(answered))) => reply::result(Ok(answered), elapsed),
+            Some(Ok(Err(ended))) => match F::error(&ended) {
+                Some(error) => reply::result(Err(error), elapsed),
+                None => reply::unusable("the call ended with an error that is not the SDK's"),
+            },
         };
         self.flavour.finish(&mut result);
         Ok(json!({"result": result}))
@@ -171,6 +182,19 @@ pub fn origins(trusted: &[String]) -> anyhow::Result<Vec<holdoff::tower::Origin>
         .iter()
         .map(|text| Ok(text.trim_end_matches('/').parse()?))
         .collect()
+}
+
+/// What a tracer does: keeps the trace of a `traceparent` that is there, and makes this attempt a parent of its own.
+pub fn trace(fields: &mut HeaderMap, _: AttemptContext) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let parent = NEXT.fetch_add(1, Ordering::Relaxed);
+    let given = fields.get("traceparent").and_then(|value| value.to_str().ok());
+    let parts: Vec<&str> = given.unwrap_or_default().split('-').collect();
+    if let ["00", trace, _, flags] = parts[..]
+        && let Ok(value) = format!("00-{trace}-{parent:016x}-{flags}").parse()
+    {
+        fields.insert("traceparent", value);
+    }
 }
 
 /// Deadline of a call command.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{Attempt, Tenant, Tier};
 use holdoff_policy::{Policy, PolicyError};
 use serde::Deserialize;
@@ -24,6 +25,9 @@ pub struct Configure {
     /// Base URLs that are instances of one service.
     #[serde(default)]
     pub instances: Vec<String>,
+    /// How the services called refuse in words of their own.
+    #[serde(default)]
+    pub vocabulary: Option<Vocabulary>,
 }
 
 /// `policy` of `configure` and `parse`.
@@ -38,7 +42,7 @@ pub struct PolicyKnobs {
     pub(crate) budget: Option<BudgetKnobs>,
     /// De-facto fields count.
     pub compat: Option<bool>,
-    max_waiting: Option<u32>,
+    pub(crate) max_waiting: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -7,6 +7,7 @@
 pub mod client;
 pub mod clock;
 pub mod command;
+pub mod grpc;
 #[cfg(feature = "mutants")]
 pub mod mutant;
 pub mod parse;

@@ -40,17 +40,14 @@ pub fn parse(command: &ParseCommand) -> anyhow::Result<Value> {
     };
     let policy = command.policy.build()?;
     let request = &command.request;
+    let safety = if request.idempotent.unwrap_or(true) {
+        Safety::Idempotent
+    } else {
+        Safety::Unsafe
+    };
     let spec = CallSpec {
-        safety: if request.idempotent.unwrap_or(true) {
-            Safety::Idempotent
-        } else {
-            Safety::Unsafe
-        },
-        replay: Replay::Bytes,
         deadline: request.deadline_ms.map(Duration::from_millis),
-        tier: None,
-        another_instance: false,
-        incoming: None,
+        ..CallSpec::new(safety, Replay::Bytes)
     };
     let delay = match overload.hint {
         Hint::Absent => None,

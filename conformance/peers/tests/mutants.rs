@@ -6,6 +6,7 @@
 use clap::{Parser, ValueEnum};
 use holdoff_conformance::cli::{self, Cli};
 use holdoff_peers::mutant::client::ClientMutant;
+use holdoff_peers::mutant::grpc::{GrpcClientMutant, GrpcServerMutant};
 use holdoff_peers::mutant::server::ServerMutant;
 use serde_json::Value;
 
@@ -76,4 +77,20 @@ async fn every_broken_server_is_caught_by_a_case_of_the_rule_it_breaks() {
     let survivors = survivors("server", program, ServerMutant::breaks).await;
     assert!(survivors.is_empty(), "not caught: {survivors:#?}");
     assert!(ServerMutant::value_variants().len() >= 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_broken_grpc_client_is_caught_by_a_case_of_the_rule_it_breaks() {
+    let program = env!("CARGO_BIN_EXE_client-tonic");
+    let survivors = survivors("client", program, GrpcClientMutant::breaks).await;
+    assert!(survivors.is_empty(), "not caught: {survivors:#?}");
+    assert!(GrpcClientMutant::value_variants().len() >= 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_broken_grpc_server_is_caught_by_a_case_of_the_rule_it_breaks() {
+    let program = env!("CARGO_BIN_EXE_server-tonic");
+    let survivors = survivors("server", program, GrpcServerMutant::breaks).await;
+    assert!(survivors.is_empty(), "not caught: {survivors:#?}");
+    assert!(GrpcServerMutant::value_variants().len() >= 5);
 }

@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::client_drive::ClientCase;
+use crate::grpc_drive;
+use crate::grpc_drive::spec::{GrpcClientCase, GrpcServerCase};
 use crate::requirement::{Requirements, RequirementsError};
 use crate::server_drive::ServerCase;
 
@@ -72,6 +74,10 @@ pub enum Body {
     Client(Box<ClientCase>),
     /// See [`ServerCase`].
     Server(Box<ServerCase>),
+    /// See [`GrpcClientCase`].
+    GrpcClient(Box<GrpcClientCase>),
+    /// See [`GrpcServerCase`].
+    GrpcServer(Box<GrpcServerCase>),
 }
 
 /// One case.
@@ -105,8 +111,8 @@ impl Case {
     /// Which side the case judges.
     pub fn role(&self) -> Role {
         match self.body {
-            Body::Client(_) => Role::Client,
-            Body::Server(_) => Role::Server,
+            Body::Client(_) | Body::GrpcClient(_) => Role::Client,
+            Body::Server(_) | Body::GrpcServer(_) => Role::Server,
         }
     }
 }
@@ -134,6 +140,10 @@ struct RawCase {
     client: Option<Box<ClientCase>>,
     #[serde(default)]
     server: Option<Box<ServerCase>>,
+    #[serde(default)]
+    grpc_client: Option<Box<GrpcClientCase>>,
+    #[serde(default)]
+    grpc_server: Option<Box<GrpcServerCase>>,
 }
 
 fn yes() -> bool {
@@ -300,23 +310,40 @@ fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, 
             raw.limit_ms
         ));
     }
-    let body = match (raw.client, raw.server) {
-        (Some(client), None) => {
+    let mut needs = raw.needs;
+    let body = match (raw.client, raw.server, raw.grpc_client, raw.grpc_server) {
+        (Some(client), None, None, None) => {
             client.validate()?;
             Body::Client(client)
         }
-        (None, Some(server)) => {
+        (None, Some(server), None, None) => {
             server.validate()?;
             Body::Server(server)
         }
-        _ => return Err("exactly one of `client` and `server` must be there".to_owned()),
+        (None, None, Some(client), None) => {
+            client.validate()?;
+            Body::GrpcClient(client)
+        }
+        (None, None, None, Some(server)) => {
+            server.validate()?;
+            Body::GrpcServer(server)
+        }
+        _ => {
+            return Err(
+                "exactly one of `client`, `server`, `grpc_client` and `grpc_server` must be there".to_owned(),
+            );
+        }
     };
+    // A program that does not speak gRPC is not judged by what it says over it.
+    if matches!(body, Body::GrpcClient(_) | Body::GrpcServer(_)) {
+        needs.push(grpc_drive::CAPABILITY.to_owned());
+    }
     Ok(Case {
         id: raw.id,
         title: raw.title,
         requirements: raw.requirements,
         level: raw.level,
-        needs: raw.needs,
+        needs,
         source: raw.source,
         excluded: raw.excluded,
         timing: raw.timing,

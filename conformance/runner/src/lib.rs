@@ -8,6 +8,7 @@
 //! - [`case`] loads case files, [`requirement`] the numbered rules that they speak for, [`vector`] the hint vectors.
 //! - [`adapter`] runs a program and talks newline-delimited JSON to it, with a bound on everything.
 //! - [`server_drive`] plays a caller and judges a server; `client_drive` plays a server and judges a client.
+//! - `grpc_drive` does both in gRPC.
 //! - [`verdict`] and [`report`] say what came out.
 
 pub mod adapter;
@@ -15,6 +16,7 @@ pub mod case;
 pub mod cli;
 pub mod client_drive;
 pub mod clock;
+pub mod grpc_drive;
 pub mod render;
 pub mod report;
 pub mod requirement;

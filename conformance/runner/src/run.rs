@@ -13,6 +13,7 @@ use crate::adapter::AdapterPool;
 use crate::case::{Body, Case, CaseSet, Level, Role};
 use crate::client_drive;
 use crate::clock;
+use crate::grpc_drive;
 use crate::report::{CaseReport, Conclusion, RequirementLine};
 use crate::requirement::{Requirement, Requirements};
 use crate::server_drive::{self, ServerTarget};
@@ -82,6 +83,10 @@ pub enum Profile {
     ServerCore,
     /// All of SRV and ADM; needs fixtures.
     ServerAdmission,
+    /// GRP of role client.
+    GrpcClient,
+    /// GRP of role server.
+    GrpcServer,
 }
 
 impl Profile {
@@ -92,6 +97,8 @@ impl Profile {
         match self {
             Profile::ClientCore => plays("client") && ["REQ", "HNT", "CLI", "VER", "SEC"].contains(&family),
             Profile::ClientCompat => family == "CMP",
+            Profile::GrpcClient => plays("client") && family == "GRP",
+            Profile::GrpcServer => plays("server") && family == "GRP",
             Profile::ServerCore => plays("server") && ["SRV", "SRQ", "VER", "SEC"].contains(&family),
             Profile::ServerAdmission => {
                 plays("server") && ["SRV", "SRQ", "VER", "SEC", "ADM"].contains(&family)
@@ -195,6 +202,12 @@ async fn run_case(case: &Case, target: &Target, context: &RunContext, selection:
                 match (&case.body, target) {
                     (Body::Client(body), Target::Client(pool)) => {
                         client_drive::run_case(case, body, pool, context).await
+                    }
+                    (Body::GrpcClient(body), Target::Client(pool)) => {
+                        grpc_drive::run_client_case(case, body, pool, context).await
+                    }
+                    (Body::GrpcServer(body), Target::Server(server)) => {
+                        grpc_drive::run_server_case(case, body, server, context).await
                     }
                     (Body::Server(body), Target::Server(server)) => {
                         server_drive::run_case(case, body, server, context).await

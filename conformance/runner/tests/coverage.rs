@@ -24,7 +24,9 @@ fn every_requirement_has_a_case_or_a_reason_and_never_both() {
     for case in set.cases.iter().filter(|case| case.excluded.is_none()) {
         spoken_for.extend(case.requirements.iter().cloned());
     }
-    let vectors = Vectors::parse(vector::EMBEDDED, &set.requirements).unwrap().vectors;
+    let vectors = Vectors::parse(vector::EMBEDDED, &set.requirements)
+        .unwrap()
+        .vectors;
     for vector in vectors {
         spoken_for.extend(vector.req);
     }
@@ -32,13 +34,21 @@ fn every_requirement_has_a_case_or_a_reason_and_never_both() {
     for requirement in set.requirements.iter() {
         let id = &requirement.id;
         match (spoken_for.contains(id), coverage.without_case.get(id)) {
-            (false, None) => wrong.push(format!("{id} has no case: write one, or say why in coverage.toml")),
+            (false, None) => wrong.push(format!(
+                "{id} has no case: write one, or say why in coverage.toml"
+            )),
             (true, Some(_)) => wrong.push(format!("{id} has a case: take it out of coverage.toml")),
-            (false, Some(reason)) if reason.trim().len() < 10 => wrong.push(format!("{id}: that is no reason")),
+            (false, Some(reason)) if reason.trim().len() < 10 => {
+                wrong.push(format!("{id}: that is no reason"))
+            }
             _ => {}
         }
     }
-    for id in coverage.without_case.keys().filter(|id| set.requirements.get(id).is_none()) {
+    for id in coverage
+        .without_case
+        .keys()
+        .filter(|id| set.requirements.get(id).is_none())
+    {
         wrong.push(format!("{id} in coverage.toml is no requirement"));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -21,6 +21,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
     ),
     (
+        "holdoff-tonic",
+        &["holdoff-contract", "holdoff-policy", "holdoff-tower"],
+    ),
+    (
         "holdoff-reqwest-middleware",
         &[
             "holdoff-contract",
@@ -38,16 +42,23 @@ const ARROWS: &[(&str, &[&str])] = &[
             "holdoff-policy",
             "holdoff-tower",
             "holdoff-reqwest",
+            "holdoff-tonic",
         ],
     ),
     ("holdoff-admission", &["holdoff-contract"]),
+    ("holdoff-journal", &[]),
     (
         "holdoff-admission-tower",
         &["holdoff-contract", "holdoff-admission"],
     ),
     (
         "holdoff-server",
-        &["holdoff-contract", "holdoff-admission", "holdoff-admission-tower"],
+        &[
+            "holdoff-contract",
+            "holdoff-admission",
+            "holdoff-admission-tower",
+            "holdoff-journal",
+        ],
     ),
     ("holdoff-conformance", &[]),
     (
@@ -66,6 +77,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["holdoff", "holdoff-admission", "holdoff-admission-tower"],
     ),
     (
+        "holdoff-sim",
+        &["holdoff-contract", "holdoff-policy", "holdoff-admission"],
+    ),
+    (
         "holdoff-examples",
         &[
             "holdoff",
@@ -81,7 +96,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Crates that decide and do not act, and what must not be in their trees.
 const PURE: &[&str] = &["holdoff-contract", "holdoff-policy", "holdoff-admission"];
-const ACTING: &[&str] = &["tokio", "hyper", "reqwest", "mio", "async-std", "axum"];
+const ACTING: &[&str] = &["tokio", "hyper", "reqwest", "mio", "async-std", "axum", "tonic"];
 
 /// Unmaintained (RUSTSEC-2025-0012, RUSTSEC-2024-0384): never in a default tree.
 const UNMAINTAINED: &[&str] = &["backoff", "instant"];

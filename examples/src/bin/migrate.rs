@@ -85,17 +85,13 @@ mod loops {
     /// stay, `holdoff::Client` takes the place of client and loop.)
     pub(crate) async fn after(client: reqwest::Client, pacer: Pacer, url: String) -> anyhow::Result<String> {
         let call = pacer.call(CallSpec {
-            safety: Safety::Idempotent,
-            replay: Replay::Bytes,
             deadline: Some(super::PATIENCE),
-            tier: None,
-            another_instance: false,
-            incoming: None,
+            ..CallSpec::new(Safety::Idempotent, Replay::Bytes)
         });
         let fetch = || async {
             let attempt = call
                 .begin()
-                .map_err(|give_up| Error::permanent(anyhow::anyhow!("{}", give_up.why.as_str())))?;
+                .map_err(|give_up| Error::transient(anyhow::anyhow!("{}", give_up.why.as_str())))?;
             let mut request = client.get(&url);
             if let Some(left) = attempt.time_left {
                 request = request.timeout(left);

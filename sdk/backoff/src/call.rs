@@ -15,7 +15,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdoff_policy::{Action, Call, CallSpec, Finish, GiveUp, Outcome, Refusal, Send};
+use holdoff_policy::{Action, Call, CallSpec, Finish, GiveUp, Outcome, Refusal, Send, StopReason};
 
 use crate::pacer::{Buffer, Shared};
 
@@ -70,8 +70,9 @@ impl PacedCall {
     /// After a call that ended with an answer this begins a new one.
     ///
     /// # Errors
-    /// The call is over: its time ran out meanwhile, or the loop did not wait as long as it was told, and then the
-    /// attempt must not be sent.
+    /// The attempt must not be sent. With [`StopReason::HeldOff`] a hold-off of the destination covers it: fail the
+    /// operation, and [`Self::next_wait`] answers its release. Else the call is over: its time ran out meanwhile, or the
+    /// loop did not wait as long as it was told.
     pub fn begin(&self) -> Result<Send, Box<GiveUp>> {
         self.with(Inner::begin)
     }
@@ -169,6 +170,18 @@ impl Inner {
                 self.step = Step::InFlight;
                 Ok(send)
             }
+            // A hold-off covers the attempt: nothing is sent, and its release is what the loop is answered next.
+            Action::WaitUntil(until) if !self.is_early() => {
+                let now = self.shared.now();
+                self.step = Step::Waiting { until, asked: false };
+                Err(Box::new(GiveUp {
+                    why: StopReason::HeldOff,
+                    last: self.call.last_refusal().cloned(),
+                    attempts: self.call.attempts(),
+                    waited: self.call.waited(),
+                    retry_in: Some(until.saturating_duration_since(now)),
+                }))
+            }
             // The loop came back early. Sending now would break the hint, so there is nothing to send.
             Action::WaitUntil(_) => {
                 self.cancel(events);
@@ -177,6 +190,11 @@ impl Inner {
             }
             finish @ Action::Finish(_) => Err(self.over(finish)),
         }
+    }
+
+    /// The loop did not wait as long as it was told.
+    fn is_early(&self) -> bool {
+        matches!(self.step, Step::Waiting { until, .. } if self.shared.now() < until)
     }
 
     fn tell(&mut self, outcome: Outcome, events: &mut Buffer) {
@@ -255,7 +273,7 @@ impl Inner {
         let give_up = match action {
             Action::Finish(Finish::GiveUp(give_up)) => give_up,
             Action::Finish(Finish::Deliver) | Action::Send(_) | Action::WaitUntil(_) => GiveUp {
-                why: holdoff_policy::StopReason::Cancelled,
+                why: StopReason::Cancelled,
                 last: self.call.last_refusal().cloned(),
                 attempts: self.call.attempts(),
                 waited: self.call.waited(),

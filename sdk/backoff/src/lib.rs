@@ -22,14 +22,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let pacer = Pacer::new();                       // one for each service that is called; keep it
-//! let call = pacer.call(CallSpec {
-//!     safety: Safety::Idempotent,                 // may it be sent twice?
-//!     replay: Replay::Bytes,                      // is its body still there?
-//!     deadline: Some(Duration::from_secs(5)),
-//!     tier: None,
-//!     another_instance: false,
-//!     incoming: None,
-//! });
+//! let spec = CallSpec::new(Safety::Idempotent, Replay::Bytes);   // may it be sent twice? is its body still there?
+//! let call = pacer.call(CallSpec { deadline: Some(Duration::from_secs(5)), ..spec });
 //! let answer = (|| async {
 //!     let attempt = call.begin().map_err(|_| "out of time")?;     // attempt.time_left limits it
 //!     let result = send(attempt.number);
@@ -47,8 +41,7 @@
 //! With `backoff` (feature `backoff`; unmaintained, RUSTSEC-2025-0012, so the way out of it is `holdoff` itself or
 //! `backon`) a [`PacedCall`] is a `Backoff`, and `PacedCall::bind` takes the errors of existing code.
 //!
-//! What cannot be done from inside somebody else's loop: a hold-off for other calls to the same destination is not
-//! passed, the response's body is not drained, and the fields that tell the server about the call are the caller's to
+//! What cannot be done from inside somebody else's loop: the response's body is not drained, and the fields that tell the server about the call are the caller's to
 //! write ([`holdoff_contract::RequestFields`]). `holdoff-reqwest` and `holdoff-tower` do these.
 
 mod call;

@@ -190,3 +190,24 @@ async fn a_call_that_was_answered_begins_anew_with_its_next_attempt() {
         assert_eq!(result, Ok(1));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_under_a_hold_off_sends_nothing_before_its_release() {
+    let (pacer, _) = pacer(Pacer::builder());
+    let signal = "v=1, code=queue_full, retry=after, applied=no, after=1000, max=1200, scope=service";
+    let refused = failed(503, &[("overload-signal", signal)]);
+    let first = pacer.call(spec(None));
+    first.tell(outcome_of(refused.status, &refused.headers, None));
+    // Another call of the same destination is held before its first send, and served after the release.
+    let call = pacer.call(spec(None));
+    let began = now();
+    let result = (|| async {
+        let attempt = call.begin().map_err(|held| held.why)?.number;
+        call.told(Ok((attempt, now() - began)), |_: &StopReason| Outcome::Broken)
+    })
+    .retry(call.clone())
+    .await;
+    let (attempt, at) = result.unwrap();
+    assert_eq!(attempt, 1);
+    assert!(at >= ms(1000), "{at:?}");
+}

@@ -61,12 +61,8 @@ fn our_draws(policy: Policy, count: usize, seed: u64) -> Vec<Duration> {
         .clock(move || *clock.lock().unwrap())
         .build();
     let call = pacer.call(CallSpec {
-        safety: Safety::Idempotent,
-        replay: Replay::Bytes,
         deadline: None,
-        tier: None,
-        another_instance: false,
-        incoming: None,
+        ..CallSpec::new(Safety::Idempotent, Replay::Bytes)
     });
     (0..count)
         .map(|_| {

@@ -3,7 +3,7 @@
 //! A refusal that is only a status code leaves the caller guessing: was anything done, may I come back, when?
 //! So both sides guess differently. Here both sides share one value, [`Overload`], and this crate alone knows
 //! how it is written ([`mod@write`]) and read ([`read`]): the `Overload-Signal` field, the problem+json body,
-//! `Retry-After` and the fields other people already use. What a caller says about its work travels as
+//! `Retry-After` and the fields other people already use; for gRPC, [`grpc`]. What a caller says about its work travels as
 //! [`RequestFields`].
 //!
 //! No clock, no I/O, no entropy: a wall clock is an argument where an HTTP-date needs one. Foreign input never
@@ -80,10 +80,12 @@
 
 mod code;
 mod fields;
+pub mod grpc;
 pub mod limits;
 mod overload;
 mod propagate;
 pub mod read;
+pub mod vocabulary;
 mod words;
 pub mod write;
 

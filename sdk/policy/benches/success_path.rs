@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use holdoff_contract::{Code, Hint, Overload};
-use holdoff_policy::{Action, Call, CallSpec, Destinations, Outcome, Policy, Replay, Safety};
+use holdoff_policy::{Action, Call, CallSpec, CallerKey, Destinations, Outcome, Policy, Replay, Safety};
 use rand_pcg::Pcg64Mcg;
 
 #[expect(
@@ -22,12 +22,9 @@ fn base() -> Instant {
 
 fn spec() -> CallSpec {
     CallSpec {
-        safety: Safety::Idempotent,
-        replay: Replay::Bytes,
         deadline: Some(Duration::from_secs(5)),
-        tier: None,
-        another_instance: false,
-        incoming: None,
+        caller: Some(CallerKey::new(7)),
+        ..CallSpec::new(Safety::Idempotent, Replay::Bytes)
     }
 }
 

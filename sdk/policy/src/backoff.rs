@@ -97,6 +97,14 @@ impl Policy {
         }
     }
 
+    /// The window of an instance that has spoken before, brought to at least the one of [`Self::elsewhere_window`].
+    pub(crate) fn not_before(&self, window: Window) -> Window {
+        let least = self.elsewhere_window();
+        let lo = window.lo.max(least.lo);
+        let hi = window.hi.max(least.hi).max(lo.saturating_add(MIN_WIDTH));
+        Window { lo, hi, max: None }
+    }
+
     /// After a transport failure or an unmarked 502 or 504: U(0, min(backoff_cap, transport_base x 2^(k-1))). A cap
     /// below the floor counts as the floor, so that a policy without blind backoff still spreads its reconnects.
     pub(crate) fn transport_window(&self, attempt: u32) -> Window {

@@ -6,9 +6,14 @@
 //! ```text
 //!            on_outcome: try again              next_action at or after `until`
 //!   Ready -> InFlight ---------------> Waiting ---------------> InFlight -> ..
-//!     |          | on_outcome: end        | time ran out, cancel
-//!     +----------+------------------------+--> Done
+//!     |          | on_outcome: end        | |  ^ held off: wait again
+//!     |          |                        | +--+
+//!     +----------+------------------------+--> Done: delivered, or stopped (time ran out, cancelled, ..)
 //! ```
+//!
+//! A first send that a hold-off covers goes from Ready to Waiting as well.
+
+mod beside;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +21,8 @@ use std::time::{Duration, Instant};
 use holdoff_contract::{Attempt, Hint, Tier};
 use rand_core::Rng;
 
-use crate::hold_off::{self, Passage};
+use self::beside::{emit_hold_offs, window_of};
+use crate::instances::Told;
 use crate::judge::{Failure, SEND_MARGIN};
 use crate::{
     Action, CallSpec, Destination, Event, Events, Finish, GiveUp, Instance, Outcome, Policy, Price, Progress,
@@ -51,6 +57,14 @@ pub struct Call {
     charge: u32,
     /// The last refusal.
     last: Option<Refusal>,
+    /// The retry that is decided and not yet sent.
+    pending: Option<Pending>,
+    /// The instance of the last send, or the one to ask first.
+    instance: u8,
+    /// What each of several instances said.
+    told: Told,
+    /// When D of the hold-off that stopped this call is over.
+    held_until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +73,7 @@ enum Phase {
     Ready,
     /// An attempt is under way since then.
     InFlight { since: Instant },
-    /// A retry is decided.
+    /// A retry is decided, or a hold-off holds the call.
     Waiting(Wait),
     /// Over, with the last attempt's own answer.
     Delivered,
@@ -69,13 +83,19 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    /// Receipt of the head, from which the wait is measured.
-    received: Instant,
+    /// From when it counts: receipt of the head, or when the hold-off was met.
+    since: Instant,
     /// Not before then.
     until: Instant,
-    /// The D that binds this retry.
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// Receipt of the head that it answers, from which its wait is measured.
+    received: Instant,
+    /// The D that binds it.
     hint: Option<Duration>,
-    instance: Instance,
+    instance: u8,
 }
 
 impl Call {
@@ -103,6 +123,10 @@ impl Call {
             waited: Duration::ZERO,
             charge: 0,
             last: None,
+            pending: None,
+            instance: spec.instances.first(),
+            told: Told::default(),
+            held_until: None,
         }
     }
 
@@ -115,23 +139,20 @@ impl Call {
         rng: &mut R,
         events: &mut impl Events,
     ) -> Action {
-        // Hold-offs draw the releases of held calls: see hold_off.rs.
-        let _ = rng;
         match self.phase {
             Phase::Waiting(wait) if now < wait.until => return Action::WaitUntil(wait.until),
             Phase::InFlight { .. } => self.stop(StopReason::Cancelled, now, destination, events),
             Phase::Waiting(wait) => {
                 self.leave_wait(wait, now, destination);
                 self.phase = Phase::Ready;
-                if let Some(send) = self.try_send(now, wait.instance, destination, events) {
-                    emit_sent_again(wait, now, destination, events);
-                    return Action::Send(send);
+                if let Some(action) = self.pass_or_wait(now, destination, rng, events) {
+                    return action;
                 }
                 emit_levels(destination, events);
             }
             Phase::Ready => {
-                if let Some(send) = self.try_send(now, Instance::Same, destination, events) {
-                    return Action::Send(send);
+                if let Some(action) = self.pass_or_wait(now, destination, rng, events) {
+                    return action;
                 }
             }
             Phase::Delivered | Phase::Stopped(_) => {}
@@ -163,19 +184,25 @@ impl Call {
         // An answer is not older than its request, nor younger than now: a wrong instant must not make a retry early.
         let received = received.max(since);
         let now = now.max(received);
+        let mut another = None;
         let is_answer = matches!(outcome, Outcome::BadGateway);
         let judged = match outcome {
-            Outcome::Success => return self.succeed(destination, events),
+            Outcome::Success => return self.succeed(since, now, destination, events),
             Outcome::Answered => {
                 self.phase = Phase::Delivered;
                 return;
             }
             Outcome::Overload(overload) => {
-                // The hold-off of a wider scope is armed here, even if this call stops: see hold_off.rs.
-                let judged = self
-                    .policy
-                    .judge(&self.spec, &overload, self.progress(received, now));
-                self.last = Some(Refusal { overload, received });
+                let refusal = Refusal { overload, received };
+                self.hear(&refusal, now, destination, events);
+                let target = self.elsewhere(now, destination);
+                another = target.map(|target| target.instance);
+                let progress = Progress {
+                    elsewhere: target.and_then(|target| window_of(target.held?, received)),
+                    ..self.progress(received, now)
+                };
+                let judged = self.policy.judge(&self.spec, &refusal.overload, progress);
+                self.last = Some(refusal);
                 judged
             }
             Outcome::TimedOut if self.is_out_of_time(received) => Err(StopReason::DeadlineExceeded),
@@ -184,7 +211,13 @@ impl Call {
                 self.judge_failure(Failure::PerhapsApplied, received, now)
             }
         };
-        let scheduled = judged.and_then(|retrial| self.schedule(retrial, received, destination, rng, events));
+        let scheduled = judged.and_then(|retrial| {
+            let instance = match retrial.instance {
+                Instance::Same => self.instance,
+                Instance::Another => another.unwrap_or(self.instance),
+            };
+            self.schedule(retrial, instance, received, destination, rng, events)
+        });
         match scheduled {
             Ok(()) => {}
             Err(_) if is_answer => self.phase = Phase::Delivered,
@@ -223,20 +256,28 @@ impl Call {
     fn try_send(
         &mut self,
         now: Instant,
-        instance: Instance,
         destination: &mut Destination,
         events: &mut impl Events,
     ) -> Option<Send> {
-        match hold_off::pass(destination, self.spec.tier, now) {
-            Passage::Clear => {}
-        }
         let time_left = self.time_left(now);
         if time_left.is_some_and(|left| left < LEAST_TIME) {
             self.stop(StopReason::DeadlineExceeded, now, destination, events);
             return None;
         }
+        self.instance = self.next_instance();
         self.attempts = self.attempts.saturating_add(1);
         self.phase = Phase::InFlight { since: now };
+        let held = self.held_until.take().is_some();
+        if let Some(retry) = self.pending.take() {
+            emit_sent_again(retry, now, destination, events);
+        } else {
+            // What held the first send was no refusal of this call.
+            self.last = None;
+            if held {
+                events.emit(Event::Released);
+                emit_levels(destination, events);
+            }
+        }
         let own = Attempt::saturating(self.attempts);
         let attempt = self
             .spec
@@ -247,7 +288,7 @@ impl Call {
             number: self.attempts,
             time_left,
             tier: self.spec.tier,
-            instance,
+            instance: self.instance,
         })
     }
 
@@ -255,6 +296,7 @@ impl Call {
     fn schedule<R: Rng + ?Sized>(
         &mut self,
         retrial: Retrial,
+        instance: u8,
         received: Instant,
         destination: &mut Destination,
         rng: &mut R,
@@ -276,11 +318,12 @@ impl Call {
         if retrial.price != Price::Scheduled {
             self.own_waits = self.own_waits.saturating_add(1);
         }
-        self.phase = Phase::Waiting(Wait {
+        let since = received;
+        self.phase = Phase::Waiting(Wait { since, until });
+        self.pending = Some(Pending {
             received,
-            until,
             hint: retrial.hint,
-            instance: retrial.instance,
+            instance,
         });
         events.emit(Event::RetryScheduled {
             hint: retrial.hint,
@@ -290,8 +333,19 @@ impl Call {
         Ok(())
     }
 
-    /// A 2xx: pays into the budget on the first try, and has the price of the retry paid back on a later one.
-    fn succeed(&mut self, destination: &mut Destination, events: &mut impl Events) {
+    /// A 2xx: pays into the budget on the first try, and has the price of the retry paid back on a later one. Ends the
+    /// hold-offs that it disproves.
+    fn succeed(
+        &mut self,
+        sent: Instant,
+        now: Instant,
+        destination: &mut Destination,
+        events: &mut impl Events,
+    ) {
+        let subject = self.subject(self.instance);
+        if destination.hold_offs.end(&subject, sent) {
+            emit_hold_offs(destination, now, events);
+        }
         let before = destination.budget.level();
         if self.attempts == 1 {
             destination.budget.deposit();
@@ -333,7 +387,7 @@ impl Call {
         destination.waiting = destination.waiting.saturating_sub(1);
         self.waited = self
             .waited
-            .saturating_add(now.saturating_duration_since(wait.received));
+            .saturating_add(now.saturating_duration_since(wait.since));
     }
 
     fn judge_failure(
@@ -352,6 +406,7 @@ impl Call {
             own_waits: self.own_waits,
             age: now.saturating_duration_since(received),
             time_left: self.time_to_wait(received),
+            elsewhere: None,
         }
     }
 
@@ -370,12 +425,14 @@ impl Call {
         let Phase::Stopped(why) = self.phase else {
             return Finish::Deliver;
         };
-        let retry_in = self.last.as_ref().and_then(|last| match last.overload.hint {
+        let own = self.last.as_ref().and_then(|last| match last.overload.hint {
             Hint::Absent => None,
             Hint::After { delay, .. } | Hint::Window { delay, .. } => {
                 Some(delay.saturating_sub(now.saturating_duration_since(last.received)))
             }
         });
+        let held = self.held_until.map(|until| until.saturating_duration_since(now));
+        let retry_in = own.max(held);
         let (attempts, waited) = (self.attempts, self.waited);
         Finish::GiveUp(GiveUp {
             why,
@@ -388,12 +445,12 @@ impl Call {
 }
 
 /// Tells that a retry left, and whether it kept to its hint: measured, not taken from what was planned.
-fn emit_sent_again(wait: Wait, now: Instant, destination: &Destination, events: &mut impl Events) {
-    let waited = now.saturating_duration_since(wait.received);
-    let early = wait.hint.is_some_and(|hint| waited < hint);
+fn emit_sent_again(retry: Pending, now: Instant, destination: &Destination, events: &mut impl Events) {
+    let waited = now.saturating_duration_since(retry.received);
+    let early = retry.hint.is_some_and(|hint| waited < hint);
     events.emit(Event::RetrySent {
         waited,
-        hint: wait.hint,
+        hint: retry.hint,
         early,
     });
     emit_levels(destination, events);

@@ -1,16 +1,19 @@
-//! What calls to one destination share: the retry budget, the number that waits, and (with the SDK issue) the
-//! hold-offs. The table of destinations is bounded and evicts the idle.
+//! What calls to one destination share: the retry budget, the number that waits, and the hold-offs. The table of
+//! destinations is bounded and evicts the idle.
 //!
-//! A table that forgets a destination in trouble hands it a fresh, full budget, so eviction could undo the budget. An
-//! entry at rest (nobody waits, budget full, no call holds it) says nothing that a new one does not say, so those may
-//! go at any time. Others go only when they have not been asked for in a long while. Where neither is found, new
-//! destinations share one overflow entry: they bound each other, and the table stays bounded.
+//! A table that forgets a destination in trouble hands it a fresh, full budget and no hold-offs, so eviction could undo
+//! both. An entry at rest (nobody waits, budget full, no hold-off, no call holds it) says nothing that a new one does not
+//! say, so those may go at any time. Others go only when they have not been asked for in a long while. Where neither is
+//! found, new destinations share one overflow entry: they bound each other, and the table stays bounded. Nothing is held
+//! off there, since the word of one authority must not delay another (SEC-01).
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
+use crate::hold_off::HoldOffs;
 use crate::{Budget, Policy};
 
 /// Shared state of one destination (scheme, host and port).
@@ -18,14 +21,27 @@ use crate::{Budget, Policy};
 pub struct Destination {
     pub(crate) budget: Budget,
     pub(crate) waiting: u32,
+    /// It stands for several authorities: nothing is held off.
+    pub(crate) is_overflow: bool,
+    pub(crate) hold_offs: HoldOffs,
 }
 
 impl Destination {
-    /// A destination at rest: budget full, nobody waiting.
+    /// A destination at rest: budget full, nobody waiting, nothing held off.
     pub const fn new(policy: &Policy) -> Self {
         Self {
             budget: Budget::new(policy.budget_capacity),
             waiting: 0,
+            is_overflow: false,
+            hold_offs: HoldOffs::NONE,
+        }
+    }
+
+    /// What destinations share that have no place of their own.
+    fn overflow(policy: &Policy) -> Self {
+        Self {
+            is_overflow: true,
+            ..Self::new(policy)
         }
     }
 
@@ -34,14 +50,19 @@ impl Destination {
         &self.budget
     }
 
-    /// Calls that wait for a retry.
+    /// Calls that wait, for a retry or behind a hold-off.
     pub const fn waiting(&self) -> u32 {
         self.waiting
     }
 
-    /// True when it says nothing that a new one does not say.
+    /// Hold-offs in force at this instant.
+    pub fn hold_offs(&self, now: Instant) -> u32 {
+        self.hold_offs.active(now)
+    }
+
+    /// True when it says nothing that a new one does not say. A hold-off that has ended counts until a call comes by.
     pub const fn is_at_rest(&self) -> bool {
-        self.waiting == 0 && self.budget.is_full()
+        self.waiting == 0 && self.budget.is_full() && self.hold_offs.is_empty()
     }
 }
 
@@ -70,7 +91,8 @@ struct Entry {
 }
 
 impl Destinations {
-    /// Destinations kept at the same time by default: 1024, some 200 kB. A service calls tens of others.
+    /// Destinations kept at the same time by default: 1024, at most 256 kB while they are idle. A service calls tens of
+    /// others.
     pub const DEFAULT_LIMIT: usize = 1024;
 
     /// After so many look-ups for each place of the table, an entry that nobody waits in or holds counts as idle even
@@ -86,7 +108,7 @@ impl Destinations {
     pub fn with_limit(policy: &Policy, limit: usize) -> Self {
         let table = Table {
             entries: HashMap::new(),
-            overflow: Arc::new(Mutex::new(Destination::new(policy))),
+            overflow: Arc::new(Mutex::new(Destination::overflow(policy))),
             lookups: 0,
             sweep_from: 0,
         };

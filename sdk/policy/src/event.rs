@@ -28,8 +28,22 @@ pub enum Event {
     Levels {
         /// Tokens left in the retry budget.
         budget: u32,
-        /// Calls of the destination that wait.
+        /// Calls of the destination that wait, for a retry or behind a hold-off.
         waiting: u32,
+    },
+    /// A call waits behind a hold-off, until the release that it drew. One that cannot wait so long is told by
+    /// `GaveUp(HeldOff)`.
+    HeldBack {
+        /// The wait from now.
+        wait: Duration,
+    },
+    /// A call that was held back before its first send is sent now. (A retry that was held tells `RetrySent`.)
+    Released,
+    /// The hold-offs of the destination that are in force, after one was armed, grew or was ended by a success. (Those
+    /// that run out are seen the next time.)
+    HoldOffs {
+        /// How many.
+        active: u32,
     },
     /// The call stopped. Once a call, and never for one that delivers an answer.
     GaveUp(StopReason),

@@ -25,6 +25,9 @@ pub struct Progress {
     pub age: Duration,
     /// What was left of the call's time when the head was received: the lesser of deadline and waiting in all.
     pub time_left: Duration,
+    /// Where a retry=elsewhere would lead to an instance that has spoken before: its own window, from receipt of this
+    /// refusal, and whether a hint of its own set it. `None`: that instance has said nothing yet.
+    pub elsewhere: Option<(Window, bool)>,
 }
 
 impl Progress {
@@ -35,6 +38,7 @@ impl Progress {
             own_waits: 0,
             age: Duration::ZERO,
             time_left,
+            elsewhere: None,
         }
     }
 }
@@ -74,7 +78,7 @@ impl Policy {
         overload: &Overload,
         progress: Progress,
     ) -> Result<Retrial, StopReason> {
-        let retrial = self.retrial(spec, overload, progress.attempt);
+        let retrial = self.retrial(spec, overload, progress);
         if overload.retry == Retry::No {
             return Err(StopReason::RetryForbidden);
         }
@@ -127,14 +131,17 @@ impl Policy {
     }
 
     /// The retry after this overload, if nothing stops it.
-    fn retrial(&self, spec: &CallSpec, overload: &Overload, attempt: u32) -> Retrial {
-        if overload.retry == Retry::Elsewhere && spec.another_instance {
-            let window = self.elsewhere_window();
+    fn retrial(&self, spec: &CallSpec, overload: &Overload, progress: Progress) -> Retrial {
+        if overload.retry == Retry::Elsewhere && spec.instances.another() {
+            let (window, hint) = match progress.elsewhere {
+                None => (self.elsewhere_window(), None),
+                Some((window, hinted)) => (self.not_before(window), hinted.then_some(window.lo)),
+            };
             return Retrial {
                 window,
                 price: Price::Hinted,
                 instance: Instance::Another,
-                hint: None,
+                hint,
             };
         }
         let delay = overload.hint.delay_or_zero();
@@ -145,7 +152,7 @@ impl Policy {
             Hint::Window { .. } => (Price::Scheduled, Some(delay)),
         };
         Retrial {
-            window: self.window(overload.hint, attempt),
+            window: self.window(overload.hint, progress.attempt),
             price,
             instance: Instance::Same,
             hint,

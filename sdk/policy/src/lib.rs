@@ -25,14 +25,8 @@
 //! let started = Instant::now();
 //! let mut now = started;
 //! let shared = destinations.get("http", "service.example:80");
-//! let spec = CallSpec {
-//!     safety: Safety::Idempotent,
-//!     replay: Replay::Bytes,
-//!     deadline: Some(Duration::from_secs(5)),
-//!     tier: None,
-//!     another_instance: false,
-//!     incoming: None,
-//! };
+//! let deadline = Some(Duration::from_secs(5));
+//! let spec = CallSpec { deadline, ..CallSpec::new(Safety::Idempotent, Replay::Bytes) };
 //! let mut call = Call::new(Arc::clone(&policy), spec, now);
 //! let finish = loop {
 //!     // A real adapter locks for this line only, and not while it sleeps or sends.
@@ -67,6 +61,7 @@ mod destination;
 mod event;
 mod give_up;
 mod hold_off;
+mod instances;
 mod judge;
 mod policy;
 mod spec;
@@ -77,6 +72,8 @@ pub use call::Call;
 pub use destination::{Destination, Destinations};
 pub use event::{Event, Events};
 pub use give_up::{GiveUp, Refusal, StopReason};
+pub use hold_off::CallerKey;
+pub use instances::Instances;
 pub use judge::{Progress, Retrial};
 pub use policy::{Policy, PolicyBuilder, PolicyError};
 pub use spec::{Action, CallSpec, Finish, Incoming, Instance, Outcome, Replay, Safety, Send};

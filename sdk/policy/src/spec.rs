@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use holdoff_contract::{Attempt, Overload, Tier};
 
-use crate::GiveUp;
+use crate::{CallerKey, GiveUp, Instances};
 
 /// May this request be sent again when it is not known whether it was applied?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +50,33 @@ pub struct CallSpec {
     pub deadline: Option<Duration>,
     /// Tier, `None` = not said (deferrable at the server).
     pub tier: Option<Tier>,
-    /// Another instance of the destination is known (for retry=elsewhere).
-    pub another_instance: bool,
+    /// Whose call it is, for hold-offs with scope tenant. `None`: all calls that say nothing are one caller's.
+    pub caller: Option<CallerKey>,
+    /// The instances of the service (for retry=elsewhere). Default: one.
+    pub instances: Instances,
     /// The request being answered.
     pub incoming: Option<Incoming>,
+}
+
+impl CallSpec {
+    /// A call of one caller to one instance, without deadline or tier, made for itself.
+    pub const fn new(safety: Safety, replay: Replay) -> Self {
+        Self {
+            safety,
+            replay,
+            deadline: None,
+            tier: None,
+            caller: None,
+            instances: Instances::ONE,
+            incoming: None,
+        }
+    }
 }
 
 /// Where to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instance {
-    /// The destination as given, or the one of the last attempt.
+    /// The one of the last attempt.
     Same,
     /// Another one: the last said retry=elsewhere.
     Another,
@@ -77,8 +94,8 @@ pub struct Send {
     pub time_left: Option<Duration>,
     /// Effective tier, never above the incoming one.
     pub tier: Option<Tier>,
-    /// Which instance.
-    pub instance: Instance,
+    /// Which instance, by its place in the adapter's list; 0 where there is one only.
+    pub instance: u8,
 }
 
 /// What to do next.

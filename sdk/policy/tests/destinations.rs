@@ -11,6 +11,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::*;
+use holdoff_contract::{Overload, Scope};
 use holdoff_policy::{Action, Destination, Destinations, Policy};
 
 /// Spends one blind retry of this destination; returns whether its budget allowed it.
@@ -89,6 +90,40 @@ fn where_every_destination_is_in_trouble_new_ones_share_one_entry_and_its_budget
         .count();
     assert_eq!(granted, 7, "one budget of 100 at 14 for all of them");
     assert_eq!(destinations.len(), 8);
+}
+
+#[test]
+fn a_hold_off_outlives_any_number_of_new_destinations_and_the_overflow_entry_holds_nobody() {
+    let mut world = World::new(Policy::default());
+    let destinations = Destinations::with_limit(&world.policy, 4);
+    let mut refuse = |shared: &Arc<Mutex<Destination>>| {
+        let mut destination = shared.lock().unwrap();
+        let mut call = world.call(get());
+        let sent = call.next_action(world.now, &mut destination, &mut world.rng, &mut ());
+        assert!(matches!(sent, Action::Send(_)), "held by another authority");
+        let said = refused(Overload {
+            scope: Scope::Service,
+            ..after(3_600_000)
+        });
+        call.on_outcome(
+            world.now,
+            world.now,
+            said,
+            &mut destination,
+            &mut world.rng,
+            &mut (),
+        );
+    };
+    for n in 0..4 {
+        refuse(&destinations.get("http", &format!("held-{n}")));
+    }
+    for n in 0..64 {
+        refuse(&destinations.get("http", &format!("late-{n}")));
+        assert_eq!(destinations.len(), 4);
+    }
+    let held = destinations.get("http", "held-3");
+    assert_eq!(held.lock().unwrap().hold_offs(world.now), 1);
+    assert_eq!(held.lock().unwrap().hold_offs(world.now + ms(30_000)), 0);
 }
 
 #[test]

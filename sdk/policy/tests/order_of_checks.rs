@@ -11,7 +11,7 @@ mod common;
 use common::*;
 use holdoff_contract::{Applied, Hint, Overload, Retry};
 use holdoff_policy::{
-    Action, CallSpec, Event, Finish, Instance, Outcome, Policy, Price, Progress, Replay, Safety, StopReason,
+    Action, CallSpec, Event, Finish, Instances, Outcome, Policy, Price, Progress, Replay, Safety, StopReason,
 };
 
 /// In the order of the contract.
@@ -282,7 +282,7 @@ fn elsewhere_goes_to_another_known_instance_soon_and_else_waits_like_after() {
     let elsewhere = || refused(with_retry(Retry::Elsewhere, after(5000)));
     let mut world = World::new(Policy::default());
     let known = CallSpec {
-        another_instance: true,
+        instances: Instances::new(2, 0),
         ..get()
     };
     let mut call = world.call(known);
@@ -294,14 +294,14 @@ fn elsewhere_goes_to_another_known_instance_soon_and_else_waits_like_after() {
     };
     assert!((ms(50)..=ms(100)).contains(&(until - world.now)));
     world.now = until;
-    assert_eq!(world.send(&mut call).instance, Instance::Another);
+    assert_eq!(world.send(&mut call).instance, 1);
     assert_eq!(world.log.early(), 0, "D does not bind another instance");
     world.tell(&mut call, Outcome::Success);
     assert_eq!(world.finish(&mut call), Finish::Deliver);
 
     let run = world.script(get(), vec![elsewhere(), Outcome::Success]);
     assert!(run.gaps[0] >= ms(5000));
-    assert_eq!(run.sends[1].instance, Instance::Same);
+    assert_eq!(run.sends[1].instance, 0);
     let blind = refused(with_retry(Retry::Elsewhere, overload(Hint::Absent)));
     let run = world.script(get(), vec![blind, Outcome::Success]);
     assert!((ms(500)..=ms(1000)).contains(&run.gaps[0]));
@@ -311,7 +311,7 @@ fn elsewhere_goes_to_another_known_instance_soon_and_else_waits_like_after() {
 fn elsewhere_does_not_lift_the_cap() {
     let mut world = World::new(Policy::default());
     let known = CallSpec {
-        another_instance: true,
+        instances: Instances::new(2, 0),
         ..get()
     };
     let over = with_retry(Retry::Elsewhere, after(121_000));

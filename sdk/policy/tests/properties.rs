@@ -1,5 +1,5 @@
-//! What holds for every call, whatever the server says, the clock does and the adapter forgets: 25 600 calls, 64 at a
-//! time on one destination, against an independent account of what they hold.
+//! What holds for every call, whatever the server says, the clock does and the adapter forgets: 100 032 calls, 64 at a
+//! time on one destination, against an independent account of what they hold and of what holds them off.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -12,22 +12,27 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::account::Account;
 use common::*;
-use holdoff_contract::{Applied, Code, Granularity, Hint, Overload, Retry};
-use holdoff_policy::{Action, Call, CallSpec, Event, Finish, Instance, Outcome, Policy, Replay, Safety};
+use holdoff_contract::{Applied, Code, Granularity, Hint, Overload, Retry, Scope, Tier};
+use holdoff_policy::{
+    Action, Call, CallSpec, CallerKey, Event, Finish, Instances, Outcome, Policy, Replay, Safety,
+};
 use rand::RngExt as _;
 use rand_pcg::Pcg64Mcg;
 
 const CALLS: usize = 64;
-const WORLDS: u64 = 400;
+const WORLDS: u64 = 1563;
 
 /// What the test knows of a call, from what it told it and was told.
 struct Tracked {
     call: Call,
     started: Instant,
     spec: CallSpec,
-    /// Receipt of the last refusal and its D.
-    refused: Option<(Instant, Duration)>,
+    /// When D of the last refusal of each instance is over.
+    not_before: [Option<Instant>; 3],
+    /// The last send, and to which instance.
+    sent: Option<(Instant, u8)>,
     /// Where it is, as the test sees it.
     state: State,
     sends: u32,
@@ -84,12 +89,29 @@ fn any_overload(rng: &mut Pcg64Mcg) -> Overload {
     } else {
         Applied::No
     };
+    let scope = match rng.random_range(0..10) {
+        0 => Scope::Service,
+        1 => Scope::Tenant,
+        _ => Scope::Request,
+    };
     Overload {
         hint,
         retry,
         applied,
+        scope,
+        tier: any_tier(rng),
         ..Overload::new(Code::QueueFull)
     }
+}
+
+fn any_tier(rng: &mut Pcg64Mcg) -> Option<Tier> {
+    let tiers = [
+        None,
+        Some(Tier::Critical),
+        Some(Tier::NonSheddable),
+        Some(Tier::Deferrable),
+    ];
+    tiers[rng.random_range(0..4)]
 }
 
 fn any_outcome(rng: &mut Pcg64Mcg) -> Outcome {
@@ -113,13 +135,14 @@ fn any_spec(rng: &mut Pcg64Mcg) -> CallSpec {
             Replay::Bytes
         },
         deadline: rng.random_bool(0.5).then(|| any_ms(rng)),
-        another_instance: rng.random(),
+        tier: any_tier(rng),
+        caller: [None, Some(CallerKey::new(1)), Some(CallerKey::new(2))][rng.random_range(0..3)],
+        instances: Instances::new(rng.random_range(1..4), rng.random_range(0..3)),
         incoming: if rng.random_bool(0.1) {
-            relayed(rng.random_range(1..3), true)
+            relayed(rng.random_range(1..3), rng.random_bool(0.8))
         } else {
             None
         },
-        ..get()
     }
 }
 
@@ -130,7 +153,8 @@ impl Tracked {
             call: Call::new(Arc::clone(&world.policy), spec, world.now),
             started: world.now,
             spec,
-            refused: None,
+            not_before: [None; 3],
+            sent: None,
             state: State::Ready,
             sends: 0,
             own_waits: 0,
@@ -168,19 +192,20 @@ impl Tracked {
     }
 
     fn ask(&mut self, world: &mut World, account: &mut Account) {
+        let now = world.now;
         match world.next(&mut self.call) {
             Action::Send(send) => {
-                if let State::Waiting { received, until } = self.state {
-                    assert!(world.now >= until, "before it was told to");
-                    if let Some((from, delay)) = self.refused
-                        && from == received
-                        && send.instance == Instance::Same
-                    {
-                        assert!(world.now.duration_since(received) >= delay, "before D");
-                    }
-                    self.waited += world.now - received;
-                    self.late += world.now - until;
+                if let State::Waiting { until, .. } = self.state {
+                    assert!(now >= until, "before it was told to");
+                    self.end_wait(now);
                 }
+                let not_before = self.not_before[usize::from(send.instance)];
+                assert!(not_before.is_none_or(|end| now >= end), "before D");
+                assert!(
+                    !account.holds(&self.spec, send.instance, now),
+                    "before a hold-off was over"
+                );
+                self.sent = Some((now, send.instance));
                 // A deadline beyond the end of the clock is none.
                 let within_clock = |deadline: &Duration| self.started.checked_add(*deadline).is_some();
                 if let Some(deadline) = self.spec.deadline.filter(within_clock) {
@@ -192,19 +217,39 @@ impl Tracked {
                 self.state = State::InFlight;
             }
             Action::WaitUntil(until) => {
-                assert!(until > world.now);
-                assert!(matches!(self.state, State::Waiting { until: told, .. } if told == until));
+                assert!(until > now);
+                match self.state {
+                    State::Waiting { until: told, .. } if told == until => {}
+                    State::Waiting { until: told, .. } => {
+                        assert!(now >= told, "held while it waits");
+                        self.end_wait(now);
+                        self.hold(now, until, account);
+                    }
+                    _ => self.hold(now, until, account),
+                }
             }
             Action::Finish(finish) => {
                 assert!(matches!(finish, Finish::GiveUp(_)));
-                if let State::Waiting { received, until } = self.state {
+                if let State::Waiting { .. } = self.state {
                     account.refund(self.charge);
-                    self.waited += world.now - received;
-                    self.late += world.now - until;
+                    self.end_wait(now);
                 }
                 self.state = State::Over;
             }
         }
+    }
+
+    fn end_wait(&mut self, now: Instant) {
+        if let State::Waiting { received, until } = self.state {
+            self.waited += now - received;
+            self.late += now - until;
+        }
+    }
+
+    fn hold(&mut self, now: Instant, until: Instant, account: &Account) {
+        assert!(account.0.holds > 0, "held without a hold-off");
+        assert!(self.spec.incoming.is_none_or(|incoming| incoming.retries));
+        self.state = State::Waiting { received: now, until };
     }
 
     fn tell(&mut self, world: &mut World, account: &mut Account) {
@@ -219,8 +264,16 @@ impl Tracked {
             Outcome::Success => account.refund(self.charge),
             _ => {}
         }
-        if let Outcome::Overload(overload) = &outcome {
-            self.refused = Some((received, overload.hint.delay_or_zero()));
+        let (sent, instance) = self.sent.expect("told after a send");
+        match &outcome {
+            Outcome::Success => account.end(&self.spec, instance, sent),
+            Outcome::Overload(overload) => {
+                let delay = overload.hint.delay_or_zero();
+                let not_before = &mut self.not_before[usize::from(instance)];
+                *not_before = (*not_before).max(received.checked_add(delay));
+                account.arm(&self.spec, instance, overload, (received, world.now));
+            }
+            _ => {}
         }
         let price = self.price(&outcome);
         let mut log = Log::default();
@@ -259,7 +312,7 @@ impl Tracked {
             return 14;
         };
         match overload.hint {
-            _ if overload.retry == Retry::Elsewhere && self.spec.another_instance => 5,
+            _ if overload.retry == Retry::Elsewhere && self.spec.instances.another() => 5,
             hint if hint.delay_or_zero().is_zero() => 14,
             Hint::Window { .. } => 0,
             _ => 5,
@@ -267,23 +320,12 @@ impl Tracked {
     }
 }
 
-/// A second book of the budget.
-struct Account(u32);
-
-impl Account {
-    fn refund(&mut self, tokens: u32) {
-        self.0 = (self.0 + tokens).min(100);
-    }
-
-    fn withdraw(&mut self, tokens: u32) {
-        self.0 = self.0.checked_sub(tokens).expect("more than there is");
-    }
-}
-
-/// Runs one world to the end of all its calls; returns how often a retry was sent and a call stopped.
-fn run_world(seed: u64) -> (usize, usize) {
+/// Runs one world to the end of all its calls; returns how often a retry was sent, a call stopped, and a call waited
+/// behind a hold-off.
+fn run_world(seed: u64) -> (usize, usize, usize) {
     let mut world = World::seeded(Policy::builder().max_waiting(40).build().unwrap(), seed);
-    let mut account = Account(100);
+    let mut account = Account::default();
+    account.0.tokens = 100;
     let mut calls: Vec<Tracked> = (0..CALLS).map(|_| Tracked::new(&mut world)).collect();
     let mut alive: Vec<usize> = (0..CALLS).collect();
     while !alive.is_empty() {
@@ -304,7 +346,7 @@ fn run_world(seed: u64) -> (usize, usize) {
             .count();
         assert_eq!(usize::try_from(world.destination.waiting()).unwrap(), waiting);
         assert!(waiting <= 40);
-        assert_eq!(world.destination.budget().level(), account.0);
+        assert_eq!(world.destination.budget().level(), account.0.tokens);
     }
     for tracked in &mut calls {
         let Action::Finish(finish) = world.next(&mut tracked.call) else {
@@ -327,23 +369,27 @@ fn run_world(seed: u64) -> (usize, usize) {
     assert_eq!(world.destination.waiting(), 0);
     assert_eq!(world.log.early(), 0);
     let sent_again = |event: &&Event| matches!(event, Event::RetrySent { .. });
+    let held_back = |event: &&Event| matches!(event, Event::HeldBack { .. });
+    assert_eq!(world.destination.hold_offs(world.now + ms(30_000)), 0);
     (
         world.log.0.iter().filter(sent_again).count(),
         world.log.gave_up().len(),
+        world.log.0.iter().filter(held_back).count(),
     )
 }
 
 #[test]
 fn no_call_is_early_or_endless_and_all_give_back_what_they_hold() {
-    let (mut retries, mut stops) = (0, 0);
+    let (mut retries, mut stops, mut held) = (0, 0, 0);
     for seed in 0..WORLDS {
-        let (sent_again, gave_up) = run_world(seed);
+        let (sent_again, gave_up, held_back) = run_world(seed);
         retries += sent_again;
         stops += gave_up;
+        held += held_back;
     }
     assert!(
-        retries > 5000 && stops > 2000,
-        "{retries} retries and {stops} stops show too little"
+        retries > 20_000 && stops > 8000 && held > 5000,
+        "{retries} retries, {stops} stops and {held} held calls show too little"
     );
 }
 

@@ -17,7 +17,7 @@ use url::Url;
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) payload: Payload,
-    /// The same as the request's URI, parsed.
+    /// The URI of the call, parsed; an attempt at another instance has another.
     pub(crate) url: Url,
 }
 

@@ -4,9 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_contract::read::Compat;
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::Policy;
-use holdoff_tower::{BoxError, Error, Observer, Origin, OverloadLayer, OverloadLayerBuilder};
+use holdoff_tower::{
+    AttemptContext, BoxError, Error, Identify, InstanceList, Observer, Origin, OverloadLayer,
+    OverloadLayerBuilder,
+};
+use http::HeaderMap;
 use rand::Rng;
 
 use crate::Client;
@@ -56,6 +61,23 @@ impl ClientBuilder {
         self
     }
 
+    /// The words of its own that a service refuses with (CLI-26), where it has none by [`Self::vocabulary_of`]. Default:
+    /// none; the contract's fields and the de-facto ones are always read.
+    pub fn vocabulary(mut self, vocabulary: Vocabulary) -> Self {
+        self.layer = self.layer.vocabulary(vocabulary);
+        self
+    }
+
+    /// The words of its own that this origin, such as `https://api.example`, refuses with, and its unit of
+    /// `x-ratelimit-reset`; once for each.
+    pub fn vocabulary_of(mut self, origin: impl AsRef<str>, vocabulary: Vocabulary) -> Self {
+        match origin.as_ref().parse::<Origin>() {
+            Ok(origin) => self.layer = self.layer.vocabulary_of(origin, vocabulary),
+            Err(error) => self.fail(error),
+        }
+        self
+    }
+
     /// The deadline of calls that name none. Default: none, so that only waiting is bounded (180 s).
     pub fn default_deadline(mut self, deadline: Duration) -> Self {
         self.layer = self.layer.default_deadline(deadline);
@@ -95,6 +117,30 @@ impl ClientBuilder {
         self
     }
 
+    /// Origins that serve the same, such as `["https://a.example", "https://b.example"]`: 2 to 16 of them, so that
+    /// retry=elsewhere leads from one to another (CLI-07). A call goes first to the one that its URL names, and takes its
+    /// fields along to the others. Call it once for each service. Default: none known, and retry=elsewhere waits.
+    pub fn instances<T: AsRef<str>>(mut self, origins: impl IntoIterator<Item = T>) -> Self {
+        let origins: Result<Vec<Origin>, _> = origins
+            .into_iter()
+            .map(|origin| origin.as_ref().parse())
+            .collect();
+        match origins.map(InstanceList::new) {
+            Ok(Ok(list)) => self.layer = self.layer.instances(list),
+            Ok(Err(error)) => self.fail(error),
+            Err(error) => self.fail(error),
+        }
+        self
+    }
+
+    /// How servers tell callers apart that name no tenant: what one says of one caller (scope tenant) holds that one
+    /// only. Default: by the request's `Authorization`; calls without it are one caller's, those with default headers
+    /// of the reqwest client as well.
+    pub fn identify(mut self, identify: Identify) -> Self {
+        self.layer = self.layer.identify(identify);
+        self
+    }
+
     /// Told what the calls do, as it happens. Default: nobody. Counters and metrics are kept either way.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.layer = self.layer.observer(observer);
@@ -114,6 +160,16 @@ impl ClientBuilder {
     /// Default: 10, as reqwest has it.
     pub fn max_redirects(mut self, max: usize) -> Self {
         self.max_redirects = max;
+        self
+    }
+
+    /// Called for each attempt, inside its span, with the fields that are about to be sent: the place where a tracer
+    /// writes `traceparent` (REQ-09). Default: nothing is called, and a `traceparent` goes out as the request has it.
+    pub fn before_send(
+        mut self,
+        hook: impl Fn(&mut HeaderMap, AttemptContext) + Send + Sync + 'static,
+    ) -> Self {
+        self.layer = self.layer.before_send(hook);
         self
     }
 

@@ -1,7 +1,5 @@
 //! The client.
 
-use std::future::Future;
-
 use holdoff_tower::{CallFuture, CallOptions, Counters, Error, OverloadLayer, OverloadService, ResponseBody};
 use http::Method;
 use reqwest::{IntoUrl, Request, Response, ResponseBuilderExt};
@@ -99,29 +97,21 @@ impl Client {
     ///
     /// # Errors
     /// See [`RequestBuilder::send`].
-    pub fn execute(&self, request: Request) -> impl Future<Output = Result<Response, Error>> + Send + use<> {
-        self.execute_with(request, CallOptions::new())
+    pub async fn execute(&self, request: Request) -> Result<Response, Error> {
+        self.execute_with(request, CallOptions::new()).await
     }
 
     /// As [`Self::execute`], with the wishes of the call. A deadline in them wins over the request's `timeout`.
     ///
     /// # Errors
     /// See [`RequestBuilder::send`].
-    pub fn execute_with(
-        &self,
-        request: Request,
-        options: CallOptions,
-    ) -> impl Future<Output = Result<Response, Error>> + Send + use<> {
-        let begun = self.begin(request, options);
-        async move { Ok(into_reqwest(begun?.await?)) }
+    pub async fn execute_with(&self, request: Request, options: CallOptions) -> Result<Response, Error> {
+        // Begun when polled: the span and the inbound request around the call are those of whoever awaits it.
+        Ok(into_reqwest(self.begin(request, options)?.await?))
     }
 
-    /// The call, which does nothing until it is polled.
-    pub(crate) fn begin(
-        &self,
-        request: Request,
-        mut options: CallOptions,
-    ) -> Result<CallFuture<Answer>, Error> {
+    /// The call, which sends nothing until it is polled.
+    fn begin(&self, request: Request, mut options: CallOptions) -> Result<CallFuture<Answer>, Error> {
         options.deadline = options.deadline.or_else(|| request.timeout().copied());
         let url = request.url().clone();
         let request = http::Request::<reqwest::Body>::try_from(request).map_err(Error::request)?;
@@ -145,7 +135,7 @@ impl Default for Client {
 }
 
 /// reqwest's own response again: the one that came where nothing was read of its body, as of almost every answer.
-pub(crate) fn into_reqwest(response: http::Response<ResponseBody<Answer>>) -> Response {
+fn into_reqwest(response: http::Response<ResponseBody<Answer>>) -> Response {
     let (parts, body) = response.into_parts();
     let body = match body.into_inner() {
         Ok(Answer::Whole(mut response)) => {

@@ -41,9 +41,11 @@ mod transport;
 pub use builder::{ClientBuilder, WrappedClientTrusted};
 pub use client::Client;
 pub use holdoff_tower::{
-    CallOptions, CallReport, CounterSnapshot, Counters, Error, InvalidOrigin, Observer, PassUp, Progress,
-    Refused, describe_metrics,
+    AttemptContext, CallOptions, CallReport, CounterSnapshot, Counters, Error, Identify, InvalidInstances,
+    InvalidOrigin, Observer, PassUp, Progress, Refused, describe_metrics,
 };
+#[cfg(feature = "toml")]
+pub use holdoff_tower::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};
 pub use request::RequestBuilder;
 pub use reqwest;
 pub use reqwest::Response;

@@ -1,18 +1,17 @@
 //! One request, in reqwest's manner.
 
 use std::fmt::Display;
-use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
-use holdoff_policy::Incoming;
+use holdoff_policy::{CallerKey, Incoming, Policy};
 use holdoff_tower::{BoxError, CallOptions, Error, Progress};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Response};
 use serde::Serialize;
 
 use crate::Client;
-use crate::client::into_reqwest;
 
 /// Builds a request and makes the call. A bad value is told by [`Self::send`], as reqwest does it.
 #[derive(Debug)]
@@ -82,6 +81,13 @@ impl RequestBuilder {
     /// Sets the body. One in memory can be sent again; one that is a stream is sent once (CLI-13).
     pub fn body<T: Into<Body>>(self, body: T) -> Self {
         self.map(|request| request.body(body))
+    }
+
+    /// Sets a `multipart/form-data` body and its content type. reqwest sends it as a stream, so it is sent once (CLI-13):
+    /// a refusal comes back as `NotReplayable` with its hint, and the caller builds the form anew. Feature `multipart`.
+    #[cfg(feature = "multipart")]
+    pub fn multipart(self, form: reqwest::multipart::Form) -> Self {
+        self.map(|request| request.multipart(form))
     }
 
     /// Adds to the query string.
@@ -165,6 +171,19 @@ impl RequestBuilder {
         self
     }
 
+    /// When to try again and when to stop, for this call only. Default: the client's.
+    pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
+        self.options.policy = Some(policy.into());
+        self
+    }
+
+    /// Whose call it is, for what a server says of one caller only (scope tenant). Default: the tenant where it is
+    /// sent, else the credential in the request.
+    pub fn caller(mut self, caller: CallerKey) -> Self {
+        self.options.caller = Some(caller);
+        self
+    }
+
     /// Has the call tell how far it is, for callers that may drop it before its end.
     pub fn progress(mut self, progress: &Progress) -> Self {
         self.options.progress = Some(progress.clone());
@@ -201,11 +220,9 @@ impl RequestBuilder {
     /// # Errors
     /// [`Error::is_request`] where the request could not be built, [`Error::is_overloaded`] where the server refused
     /// it, else a failure of the transport or the end of the deadline.
-    pub fn send(self) -> impl Future<Output = Result<Response, Error>> + Send {
+    pub async fn send(self) -> Result<Response, Error> {
         let client = self.client.clone();
-        let begun = self
-            .build()
-            .and_then(|(request, options)| client.begin(request, options));
-        async move { Ok(into_reqwest(begun?.await?)) }
+        let (request, options) = self.build()?;
+        client.execute_with(request, options).await
     }
 }

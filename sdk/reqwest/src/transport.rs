@@ -90,6 +90,14 @@ fn is_origin_of(asked: &Uri, url: &Url) -> bool {
     asked.host() == url.host_str() && port == url.port_or_known_default()
 }
 
+/// The URL to send to: the call's own, unless this attempt goes to another instance (CLI-07), which only the URI names.
+fn at(asked: &Uri, url: Url) -> Result<Url, url::ParseError> {
+    if is_origin_of(asked, &url) {
+        return Ok(url);
+    }
+    Url::parse(&asked.to_string())
+}
+
 /// What a failure of reqwest means for sending again.
 pub fn classify(error: &(dyn StdError + 'static)) -> Failure {
     if error.is::<TooManyRedirects>() {
@@ -136,6 +144,10 @@ impl Service<Request<Body>> for Transport {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (mut parts, Body { payload, url }) = request.into_parts();
         let asked = parts.uri.clone();
+        let url = match at(&asked, url) {
+            Ok(url) => url,
+            Err(error) => return Box::pin(async move { Err(error.into()) }),
+        };
         let context = parts.extensions.remove::<AttemptContext>();
         let limit = context.and_then(|context| context.time_left);
         if parts.extensions.is_empty() {

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Empty, Full};
 use pin_project_lite::pin_project;
@@ -110,6 +111,8 @@ pin_project! {
 #[derive(Debug)]
 pub(crate) struct Seen<E> {
     pub(crate) bytes: Bytes,
+    /// Trailers that were looked into.
+    pub(crate) trailers: Option<Box<HeaderMap>>,
     /// The error that reading ended with.
     pub(crate) error: Option<E>,
 }
@@ -118,8 +121,15 @@ impl<E> Default for Seen<E> {
     fn default() -> Self {
         Self {
             bytes: Bytes::new(),
+            trailers: None,
             error: None,
         }
+    }
+}
+
+impl<E> Seen<E> {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.trailers.is_none() && self.error.is_none()
     }
 }
 
@@ -138,7 +148,7 @@ impl<B: Body> ResponseBody<B> {
     /// # Errors
     /// The body unchanged, where some of it was read: it has to go on being read through this type.
     pub fn into_inner(self) -> Result<B, Self> {
-        if self.seen.bytes.is_empty() && self.seen.error.is_none() {
+        if self.seen.is_empty() {
             Ok(self.rest)
         } else {
             Err(self)
@@ -165,6 +175,9 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         if !this.seen.bytes.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.seen.bytes)))));
         }
+        if let Some(trailers) = this.seen.trailers.take() {
+            return Poll::Ready(Some(Ok(Frame::trailers(*trailers))));
+        }
         if let Some(error) = this.seen.error.take() {
             return Poll::Ready(Some(Err(error)));
         }
@@ -172,7 +185,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.seen.bytes.is_empty() && self.seen.error.is_none() && self.rest.is_end_stream()
+        self.seen.is_empty() && self.rest.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -205,7 +218,7 @@ mod tests {
     async fn what_was_read_comes_first_and_then_the_rest() {
         let seen = Seen {
             bytes: Bytes::from_static(b"ab"),
-            error: None,
+            ..Seen::default()
         };
         let body = ResponseBody::new(seen, Full::new(Bytes::from_static(b"cd")));
         assert_eq!(body.size_hint().exact(), Some(4));

@@ -4,16 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_contract::read::Compat;
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{Tenant, Tier};
 use holdoff_policy::{Destinations, Policy};
+use http::HeaderMap;
 use rand::Rng;
 
+use crate::caller::Identify;
 use crate::clock::Entropy;
+use crate::dialect::Dialect;
 use crate::error::{Classify, by_io_kind};
+use crate::instances::InstanceList;
+use crate::options::{AttemptContext, BeforeSend};
 use crate::origin::Origin;
 use crate::plan::Defaults;
 use crate::service::{OverloadLayer, Shared};
 use crate::telemetry::{Counters, Observer};
+use crate::vocabulary::Vocabularies;
 
 /// Builds an [`OverloadLayer`]; what is not set keeps the contract's default.
 #[derive(Debug)]
@@ -21,9 +28,12 @@ use crate::telemetry::{Counters, Observer};
 pub struct OverloadLayerBuilder {
     policy: Policy,
     compat: Compat,
+    dialect: Option<Box<dyn Dialect>>,
+    vocabularies: Vocabularies,
     defaults: Defaults,
     classify: Classify,
     entropy: Entropy,
+    before_send: Option<BeforeSend>,
     counters: Counters,
 }
 
@@ -32,9 +42,12 @@ impl Default for OverloadLayerBuilder {
         Self {
             policy: Policy::default(),
             compat: Compat::default(),
+            dialect: None,
+            vocabularies: Vocabularies::default(),
             defaults: Defaults::default(),
             classify: by_io_kind,
             entropy: Entropy::Thread,
+            before_send: None,
             counters: Counters::default(),
         }
     }
@@ -50,6 +63,19 @@ impl OverloadLayerBuilder {
     /// Whether the fields that others use count as hints. Default: they do (section 8).
     pub fn compat(mut self, compat: Compat) -> Self {
         self.compat = compat;
+        self
+    }
+
+    /// The words of its own that a destination refuses with (CLI-26), where it has none by [`Self::vocabulary_of`].
+    /// Default: none; the contract's fields and the de-facto ones are always read.
+    pub fn vocabulary(mut self, vocabulary: Vocabulary) -> Self {
+        self.vocabularies.set(None, vocabulary);
+        self
+    }
+
+    /// The words of its own that this origin refuses with, and its unit of `x-ratelimit-reset`; once for each.
+    pub fn vocabulary_of(mut self, origin: Origin, vocabulary: Vocabulary) -> Self {
+        self.vocabularies.set(Some(origin), vocabulary);
         self
     }
 
@@ -80,9 +106,53 @@ impl OverloadLayerBuilder {
         self
     }
 
+    /// For adapters: how requests are written and answers are read. Default: as plain HTTP.
+    pub fn dialect(mut self, dialect: impl Dialect) -> Self {
+        self.dialect = Some(Box::new(dialect));
+        self
+    }
+
+    /// Origins that serve the same, so that retry=elsewhere leads from one to another (CLI-07); call it once for each
+    /// service. Default: none known, and retry=elsewhere waits like `after`. An origin in two lists counts in the first.
+    pub fn instances(mut self, instances: InstanceList) -> Self {
+        self.defaults.services.push(Arc::new(instances));
+        self
+    }
+
+    /// How the server tells callers apart that name no tenant: what it says of one (scope tenant) holds that one only.
+    /// Default: [`by_authorization`](crate::by_authorization).
+    pub fn identify(mut self, identify: Identify) -> Self {
+        self.defaults.callers.identify = identify;
+        self
+    }
+
     /// What the errors of the service below mean. Default: [`by_io_kind`].
     pub fn classify(mut self, classify: Classify) -> Self {
         self.classify = classify;
+        self
+    }
+
+    /// Called for each attempt, inside its span, with the fields that are about to be sent: the place where a tracer
+    /// writes `traceparent`, so that the trace stays the same and every attempt is a parent of its own (REQ-09). A
+    /// `traceparent` that the request carries goes out unchanged otherwise. Default: nothing is called.
+    ///
+    /// ```
+    /// use holdoff_tower::{AttemptContext, OverloadLayer};
+    /// use http::HeaderMap;
+    ///
+    /// let layer = OverloadLayer::builder()
+    ///     .before_send(|fields: &mut HeaderMap, attempt: AttemptContext| {
+    ///         // With OpenTelemetry: inject the context of `tracing::Span::current()` into `fields`.
+    ///         fields.insert("x-attempt", attempt.number.into());
+    ///     })
+    ///     .build();
+    /// # let _ = layer;
+    /// ```
+    pub fn before_send(
+        mut self,
+        hook: impl Fn(&mut HeaderMap, AttemptContext) + Send + Sync + 'static,
+    ) -> Self {
+        self.before_send = Some(BeforeSend::new(hook));
         self
     }
 
@@ -111,9 +181,12 @@ impl OverloadLayerBuilder {
                 destinations: Destinations::new(&self.policy),
                 policy: Arc::new(self.policy),
                 compat: self.compat,
+                dialect: self.dialect,
+                vocabularies: self.vocabularies,
                 defaults: self.defaults,
                 classify: self.classify,
                 entropy: self.entropy,
+                before_send: self.before_send,
                 counters: self.counters,
             }),
         }

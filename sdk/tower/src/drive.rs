@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_policy::{
-    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Send as Sending, StopReason,
+    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Replay, Send as Sending, StopReason,
 };
 use http::{Request, Response};
 use http_body::Body;
@@ -42,6 +43,7 @@ where
     B: ReplayBody,
     RB: Body<Data = Bytes> + Unpin,
 {
+    let replay = plan.spec().replay;
     let mut call = Running::start(&plan, shared);
     let mut last = Last::Nothing;
     loop {
@@ -57,26 +59,39 @@ where
             Action::Send(send) => {
                 // A response that is still here belongs to an attempt that is followed by another.
                 last.settle(limit).await;
-                call.shared.counters.attempt(send.number);
                 let (received, outcome);
                 (last, received, outcome) = match inner.ready(limit).await {
                     Inner::Ready(mut service) => {
-                        let (sent, span) = {
-                            let Some(request) = plan.request(&send) else {
+                        let shared = &*call.shared;
+                        let (sent, span, vocabulary) = {
+                            let dialect = shared.dialect.as_deref();
+                            let Some(mut request) = plan.request(&send, &shared.defaults, dialect) else {
                                 return Err(Error::request("the body was a stream and has been sent"));
                             };
+                            shared.counters.attempt(send.number);
                             let span = attempt_span(&request, &send);
-                            (span.in_scope(|| service.call(request)), span)
+                            let sent = span.in_scope(|| {
+                                if let Some(hook) = &shared.before_send {
+                                    hook.call(&mut request);
+                                }
+                                let vocabulary = shared.vocabularies.at(request.uri());
+                                (service.call(request), vocabulary)
+                            });
+                            (sent.0, span, sent.1)
                         };
                         inner = Inner::Idle(service);
-                        attempt(sent, limit, &call.shared).instrument(span).await
+                        attempt(sent, limit, shared, (replay, vocabulary))
+                            .instrument(span)
+                            .await
                     }
                     idle @ Inner::Idle(_) => {
+                        call.shared.counters.attempt(send.number);
                         inner = idle;
                         (Last::Nothing, clock::now(), Outcome::TimedOut)
                     }
                     // Nothing was sent, so nothing was applied.
                     Inner::Broken(service, error) => {
+                        call.shared.counters.attempt(send.number);
                         inner = Inner::Idle(service);
                         let failed = Last::Failed(Failure::NotConnected, error);
                         (failed, clock::now(), Outcome::NotConnected)
@@ -95,7 +110,12 @@ where
 }
 
 /// Waits for what was sent, within what is left of the call's deadline (CLI-28), and reads what comes back.
-async fn attempt<F, RB, E>(sent: F, limit: Option<Instant>, shared: &Shared) -> (Last<RB>, Instant, Outcome)
+async fn attempt<F, RB, E>(
+    sent: F,
+    limit: Option<Instant>,
+    shared: &Shared,
+    (replay, vocabulary): (Replay, &Vocabulary),
+) -> (Last<RB>, Instant, Outcome)
 where
     F: Future<Output = Result<Response<RB>, E>>,
     E: Into<BoxError>,
@@ -109,13 +129,21 @@ where
         Err(clock::RanOut) => (Last::Nothing, received, Outcome::TimedOut),
         Ok(Ok(response)) => {
             Span::current().record("http.response.status_code", response.status().as_u16());
-            let (response, outcome) = match reject::at_a_glance(response) {
+            let dialect = shared.dialect.as_deref();
+            let glance = match dialect {
+                None => reject::at_a_glance(response, vocabulary),
+                Some(_) => Err(response),
+            };
+            let (response, outcome) = match glance {
                 Ok(judged) => judged,
                 Err(response) => {
                     let receipt = Receipt {
                         received,
                         limit,
                         compat: shared.compat,
+                        dialect,
+                        replay,
+                        vocabulary,
                     };
                     Box::pin(reject::judge(response, &receipt, &shared.counters)).await
                 }
@@ -213,9 +241,9 @@ struct Running {
 
 impl Running {
     fn start<B: ReplayBody>(plan: &Plan<B>, shared: Arc<Shared>) -> Self {
-        let (scheme, authority) = origin::key(&plan.parts().uri);
-        let destination = shared.destinations.get(scheme, &authority);
-        let call = Call::new(Arc::clone(&shared.policy), plan.spec(), clock::now());
+        let destination = plan.destination(|scheme, authority| shared.destinations.get(scheme, authority));
+        let policy = Arc::clone(plan.policy().unwrap_or(&shared.policy));
+        let call = Call::new(policy, plan.spec(), clock::now());
         Self {
             call,
             destination,

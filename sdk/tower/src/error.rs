@@ -8,7 +8,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use holdoff_contract::{CalledAs, Code, Overload, Relay};
+use holdoff_contract::{Applied, CalledAs, Overload, Relay};
 use holdoff_policy::{GiveUp, StopReason};
 
 use crate::clock;
@@ -203,8 +203,8 @@ impl Error {
     }
 
     /// The answer to this service's own caller by CONTRACT section 6: the refusal, aged by the time since it was
-    /// received, or dependency_timeout where a dependency may have begun and did not answer. `None` where the
-    /// failure is not overload: answer 502 or 503 without contract fields.
+    /// received, dependency_timeout where a dependency may have begun and did not answer, or deadline_expired where no
+    /// time was left to call it. `None` where the failure is not overload: answer 502 or 503 without contract fields.
     pub fn for_caller(&self, hop: PassUp) -> Option<Overload> {
         let Kind::GaveUp { give_up, failure } = &self.0.kind else {
             return None;
@@ -219,9 +219,16 @@ impl Error {
             };
             return Some(last.overload.for_caller(&relay));
         }
-        let no_answer = give_up.attempts > 0
-            && (give_up.why == StopReason::DeadlineExceeded || *failure == Some(Failure::Broken));
-        no_answer.then(|| Overload::new(Code::DependencyTimeout))
+        let ran_out = give_up.why == StopReason::DeadlineExceeded;
+        if give_up.attempts == 0 {
+            let applied = if hop.side_effect {
+                Applied::Maybe
+            } else {
+                Applied::No
+            };
+            return ran_out.then(|| Overload::deadline_expired(applied));
+        }
+        (ran_out || *failure == Some(Failure::Broken)).then(Overload::dependency_timeout)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The overload-aware caller as a tower Layer: the one loop that sleeps and sends.
 //!
 //! A service that is too busy says so, and says when to come back. Most HTTP clients hand that answer to code which
-//! has no idea what to do with it, or try again at once. [`OverloadLayer`] wraps any HTTP service (hyper, tonic,
-//! reqwest) so that its caller waits inside the window it was given, never before it, sends the same bytes again
+//! has no idea what to do with it, or try again at once. [`OverloadLayer`] wraps any HTTP service (hyper,
+//! reqwest; tonic through `holdoff-tonic`) so that its caller waits inside the window it was given, never before it, sends the same bytes again
 //! where that is safe, and otherwise stops with a typed [`Error`] that says why.
 //!
 //! ```
@@ -39,9 +39,13 @@
 
 mod body;
 mod builder;
+mod caller;
 mod clock;
+mod context;
+mod dialect;
 mod drive;
 mod error;
+mod instances;
 mod names;
 mod options;
 mod origin;
@@ -49,13 +53,20 @@ mod plan;
 mod reject;
 mod service;
 mod telemetry;
+mod vocabulary;
 
 pub use body::{Once, ReplayBody, ResponseBody};
 pub use builder::OverloadLayerBuilder;
+pub use caller::{Identify, by_authorization};
+pub use context::Inbound;
+pub use dialect::{Dialect, Verdict};
 pub use error::{BoxError, Classify, Error, Failure, PassUp, Refused, by_io_kind};
+pub use instances::{InstanceList, InvalidInstances};
 pub use names::describe_metrics;
 pub use options::{AttemptContext, CallOptions, CallReport, Progress};
 pub use origin::{InvalidOrigin, Origin};
 pub use reject::Redirected;
 pub use service::{CallFuture, OverloadLayer, OverloadService};
 pub use telemetry::{CounterSnapshot, Counters, Observer};
+#[cfg(feature = "toml")]
+pub use vocabulary::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};

@@ -12,6 +12,8 @@ pub(crate) const HINT_SECONDS: &str = "holdoff_hint_seconds";
 pub(crate) const RETRY_DELAY: &str = "holdoff_retry_delay_seconds";
 pub(crate) const HINT_COMPLIANCE: &str = "holdoff_hint_compliance_ratio";
 pub(crate) const BUDGET_TOKENS: &str = "holdoff_budget_tokens";
+pub(crate) const HELD_BACK: &str = "holdoff_held_back_total";
+pub(crate) const HOLD_OFFS: &str = "holdoff_hold_offs";
 pub(crate) const WAITING: &str = "holdoff_waiting_calls";
 
 /// Tells the process's `metrics` recorder what our metrics mean and in what unit. Call it once, after the recorder is
@@ -50,5 +52,19 @@ pub fn describe_metrics() {
         Unit::Count,
         "Tokens left in a destination's retry budget, after each change"
     );
-    metrics::describe_gauge!(WAITING, Unit::Count, "Calls that wait for a retry");
+    metrics::describe_counter!(
+        HELD_BACK,
+        Unit::Count,
+        "Waits behind a hold-off that another call's refusal armed"
+    );
+    metrics::describe_histogram!(
+        HOLD_OFFS,
+        Unit::Count,
+        "Hold-offs of a destination that are in force, after each change"
+    );
+    metrics::describe_gauge!(
+        WAITING,
+        Unit::Count,
+        "Calls that wait, for a retry or behind a hold-off"
+    );
 }

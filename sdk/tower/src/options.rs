@@ -3,12 +3,14 @@
 //! A tower stack hands on nothing but the request, so the wishes of a call travel inside it: put a
 //! [`CallOptions`] into `request.extensions_mut()` before the request enters the layer.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
-use holdoff_policy::Incoming;
+use holdoff_policy::{CallerKey, Incoming, Policy, Safety};
+use http::{HeaderMap, Request};
 
 /// The wishes of one call; what is `None` is taken from the layer's defaults, or not said.
 ///
@@ -31,8 +33,18 @@ pub struct CallOptions {
     pub cost: Option<Duration>,
     /// The same on each attempt (REQ-08); makes a method that is not idempotent safe to send again.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// The request this call is made in answer to (CONTRACT section 6).
+    /// Whether the request may be sent again when nobody knows whether it was applied. Default: as its method and
+    /// key say (RFC 9110 section 9.2.2); every gRPC call is a POST, so say it here where the method is idempotent.
+    pub safety: Option<Safety>,
+    /// The request this call is made in answer to (CONTRACT section 6). Default: the one whose
+    /// [`crate::Inbound`] scope the call is made in, if any.
     pub incoming: Option<Incoming>,
+    /// When to try again and when to stop, for this call only. Default: the layer's. The destination's budget keeps the
+    /// capacity that the layer's policy gave it, since it is shared.
+    pub policy: Option<Arc<Policy>>,
+    /// Whose call it is, for hold-offs with scope tenant. Default: the tenant where it is sent, else the credential
+    /// that the layer finds in the request's fields; calls that say neither are one caller's.
+    pub caller: Option<CallerKey>,
     /// Where the call tells how far it is. Default: nowhere.
     pub progress: Option<Progress>,
 }
@@ -79,9 +91,27 @@ impl CallOptions {
         self
     }
 
+    /// Says whether the request may be sent again when nobody knows whether it was applied.
+    pub fn safety(mut self, safety: Safety) -> Self {
+        self.safety = Some(safety);
+        self
+    }
+
     /// Sets the request that this call answers.
     pub fn incoming(mut self, incoming: Incoming) -> Self {
         self.incoming = Some(incoming);
+        self
+    }
+
+    /// Sets the policy of this call.
+    pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
+        self.policy = Some(policy.into());
+        self
+    }
+
+    /// Sets whose call it is.
+    pub fn caller(mut self, caller: CallerKey) -> Self {
+        self.caller = Some(caller);
         self
     }
 
@@ -122,6 +152,30 @@ pub struct AttemptContext {
     pub number: u32,
     /// What was left of the call's deadline at send.
     pub time_left: Option<Duration>,
+}
+
+type Hook = dyn Fn(&mut HeaderMap, AttemptContext) + Send + Sync;
+
+/// Called for each attempt, inside its span, with the fields that are about to be sent.
+#[derive(Clone)]
+pub(crate) struct BeforeSend(Arc<Hook>);
+
+impl BeforeSend {
+    pub(crate) fn new(hook: impl Fn(&mut HeaderMap, AttemptContext) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hook))
+    }
+
+    pub(crate) fn call<B>(&self, request: &mut Request<B>) {
+        if let Some(context) = request.extensions().get::<AttemptContext>().copied() {
+            (self.0)(request.headers_mut(), context);
+        }
+    }
+}
+
+impl fmt::Debug for BeforeSend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeSend")
+    }
 }
 
 /// What it took to get this answer; put into the extensions of every response that the layer hands on. (A call that

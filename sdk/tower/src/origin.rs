@@ -37,6 +37,11 @@ impl Origin {
         })
     }
 
+    /// Scheme and authority, spelled as in the table of destinations.
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        (&self.scheme, &self.authority)
+    }
+
     /// Is this the origin of that URI?
     pub fn is_of(&self, uri: &Uri) -> bool {
         let (scheme, authority) = key(uri);

@@ -10,16 +10,19 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use holdoff_contract::Scope;
 use holdoff_contract::limits::{MAX_BODY_READ, MAX_BODY_TIME};
-use holdoff_contract::read::{Compat, Head, ReadOptions, Reading};
-use holdoff_policy::Outcome;
+use holdoff_contract::read::{Compat, ReadOptions, Reading};
+use holdoff_contract::vocabulary::Vocabulary;
+use holdoff_contract::{OverloadStatus, Scope};
+use holdoff_policy::{Outcome, Replay};
+use http::response::Parts;
 use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::body::{ResponseBody, Seen};
 use crate::clock;
+use crate::dialect::{Dialect, FIRST_FRAME_TIME, Verdict};
 use crate::telemetry::Counters;
 
 /// Longest time spent on getting rid of a body that nobody wants; the same a server spends on a request that it
@@ -32,34 +35,39 @@ pub(crate) const DRAIN_TIME: Duration = Duration::from_millis(100);
 pub struct Redirected;
 
 /// When a response came, and what bounds reading it.
-pub(crate) struct Receipt {
+pub(crate) struct Receipt<'a> {
     /// When its head was there.
     pub(crate) received: Instant,
     /// Where the time limit of the attempt ends.
     pub(crate) limit: Option<Instant>,
     pub(crate) compat: Compat,
+    /// How it is read; plain HTTP where there is none.
+    pub(crate) dialect: Option<&'a dyn Dialect>,
+    /// Whether the request could be sent again. Nothing is held up where it could not.
+    pub(crate) replay: Replay,
+    /// What words of its own the destination has.
+    pub(crate) vocabulary: &'a Vocabulary,
 }
 
-/// What a response means whose status says it all; `Err` where it has to be looked into.
+/// What an answer over plain HTTP means whose status says it all; `Err` where it has to be looked into by [`judge`].
 pub(crate) fn at_a_glance<B: Body>(
     response: Response<B>,
+    vocabulary: &Vocabulary,
 ) -> Result<(Response<ResponseBody<B>>, Outcome), Response<B>> {
     let outcome = match response.status() {
         status if status.is_success() => Outcome::Success,
+        status if may_refuse(status) || vocabulary.has_status(status) => return Err(response),
         StatusCode::BAD_GATEWAY => Outcome::BadGateway,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            return Err(response);
-        }
         _ => Outcome::Answered,
     };
     Ok((response.map(ResponseBody::from), outcome))
 }
 
-/// Tells what a response means that [`at_a_glance`] could not judge: a 429, 503 or 504. No hint is taken from anything
-/// else (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
+/// Tells what a response means. Only 429, 503, 504 and the statuses of a declared vocabulary are looked into: no hint is
+/// taken from anything else (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
 pub(crate) async fn judge<B>(
     response: Response<B>,
-    receipt: &Receipt,
+    receipt: &Receipt<'_>,
     counters: &Counters,
 ) -> (Response<ResponseBody<B>>, Outcome)
 where
@@ -67,13 +75,87 @@ where
 {
     let (parts, mut body) = response.into_parts();
     let mut seen = Seen::default();
+    if let Some(dialect) = receipt.dialect {
+        let outcome = speak(dialect, &parts, &mut body, &mut seen, receipt, counters).await;
+        let body = ResponseBody::new(seen, body);
+        return (Response::from_parts(parts, body), outcome);
+    }
+    let redirected = parts.extensions.get::<Redirected>().is_some();
+    let none = Vocabulary::NONE;
+    let vocabulary = if redirected { &none } else { receipt.vocabulary };
+    let outcome = match parts.status {
+        status if status.is_success() => Outcome::Success,
+        status if may_refuse(status) || vocabulary.has_status(status) => {
+            read(&parts, &mut body, &mut seen, receipt, vocabulary, counters).await
+        }
+        StatusCode::BAD_GATEWAY => Outcome::BadGateway,
+        _ => Outcome::Answered,
+    };
+    (
+        Response::from_parts(parts, ResponseBody::new(seen, body)),
+        outcome,
+    )
+}
+
+fn may_refuse(status: StatusCode) -> bool {
+    OverloadStatus::from_u16(status.as_u16()).is_some()
+}
+
+/// Reads an answer of another protocol: its head, and the first frame where the head does not say.
+async fn speak<B>(
+    dialect: &dyn Dialect,
+    parts: &Parts,
+    body: &mut B,
+    seen: &mut Seen<B::Error>,
+    receipt: &Receipt<'_>,
+    counters: &Counters,
+) -> Outcome
+where
+    B: Body<Data = Bytes> + Unpin,
+{
     let options = ReadOptions {
         now: clock::wall(),
         compat: receipt.compat,
     };
-    let head = Head::read(parts.status, &parts.headers, &options);
-    let whole = head.wants_body() && read_whole(&mut body, &mut seen, receipt).await;
-    let outcome = match head.finish(whole.then_some(&*seen.bytes)) {
+    let mut verdict = dialect.head(parts.status, &parts.headers, &options);
+    if verdict == Verdict::Undecided && receipt.replay == Replay::Bytes {
+        first_frame(body, seen, receipt).await;
+        verdict = match &seen.trailers {
+            _ if seen.error.is_some() => Verdict::plain(Outcome::Answered),
+            Some(trailers) => dialect.trailers(&parts.headers, trailers, &options),
+            None => Verdict::Undecided,
+        };
+    }
+    match verdict {
+        Verdict::Undecided => Outcome::Success,
+        Verdict::Known(outcome, malformed) => {
+            if let Outcome::Overload(overload) = &outcome {
+                counters.refused(overload, malformed.sources);
+            }
+            outcome
+        }
+    }
+}
+
+/// Reads an answer that may be a refusal.
+async fn read<B>(
+    parts: &Parts,
+    body: &mut B,
+    seen: &mut Seen<B::Error>,
+    receipt: &Receipt<'_>,
+    vocabulary: &Vocabulary,
+    counters: &Counters,
+) -> Outcome
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let options = ReadOptions {
+        now: clock::wall(),
+        compat: receipt.compat,
+    };
+    let head = vocabulary.head(parts.status, &parts.headers, &options);
+    let whole = head.wants_body() && read_whole(body, seen, receipt).await;
+    match head.finish(whole.then_some(&*seen.bytes)) {
         Reading::Overload(mut overload, malformed) => {
             if parts.extensions.get::<Redirected>().is_some() {
                 overload.scope = Scope::Request;
@@ -82,17 +164,14 @@ where
             Outcome::Overload(overload)
         }
         Reading::NotOverload if parts.status == StatusCode::GATEWAY_TIMEOUT => Outcome::BadGateway,
+        Reading::NotOverload if parts.status == StatusCode::BAD_GATEWAY => Outcome::BadGateway,
         Reading::NotOverload => Outcome::Answered,
-    };
-    (
-        Response::from_parts(parts, ResponseBody::new(seen, body)),
-        outcome,
-    )
+    }
 }
 
 /// Reads a body into `seen`, and tells whether that is all of it: not where it is longer than 64 KiB, fails, or is
 /// not there in time.
-async fn read_whole<B>(body: &mut B, seen: &mut Seen<B::Error>, receipt: &Receipt) -> bool
+async fn read_whole<B>(body: &mut B, seen: &mut Seen<B::Error>, receipt: &Receipt<'_>) -> bool
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -125,6 +204,26 @@ where
     };
     seen.bytes = bytes.freeze();
     whole
+}
+
+/// Reads the first frame of a body into `seen`, if it is there within [`FIRST_FRAME_TIME`] and the time left.
+async fn first_frame<B>(body: &mut B, seen: &mut Seen<B::Error>, receipt: &Receipt<'_>)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let until = clock::after(receipt.received, FIRST_FRAME_TIME);
+    let until = match (until, receipt.limit) {
+        (Some(until), Some(limit)) => Some(until.min(limit)),
+        (until, limit) => until.or(limit),
+    };
+    match clock::within(until, body.frame()).await {
+        Err(clock::RanOut) | Ok(None) => {}
+        Ok(Some(Err(error))) => seen.error = Some(error),
+        Ok(Some(Ok(frame))) => match frame.into_data() {
+            Ok(data) => seen.bytes = data,
+            Err(frame) => seen.trailers = frame.into_trailers().ok().map(Box::new),
+        },
+    }
 }
 
 /// Gets rid of a body that nobody wants, so that its connection can be used again; drops it, connection and all,

@@ -19,11 +19,13 @@ use tracing::Instrument;
 
 use crate::body::{ReplayBody, ResponseBody};
 use crate::clock::Entropy;
+use crate::dialect::Dialect;
 use crate::drive::{Inner, call_span, drive};
 use crate::error::{BoxError, Classify, Error};
-use crate::options::CallOptions;
+use crate::options::{BeforeSend, CallOptions};
 use crate::plan::{Defaults, Plan};
 use crate::telemetry::Counters;
+use crate::vocabulary::Vocabularies;
 
 /// What all calls through one layer share.
 #[derive(Debug)]
@@ -31,9 +33,12 @@ pub(crate) struct Shared {
     pub(crate) policy: Arc<Policy>,
     pub(crate) destinations: Destinations,
     pub(crate) compat: Compat,
+    pub(crate) dialect: Option<Box<dyn Dialect>>,
+    pub(crate) vocabularies: Vocabularies,
     pub(crate) defaults: Defaults,
     pub(crate) classify: Classify,
     pub(crate) entropy: Entropy,
+    pub(crate) before_send: Option<BeforeSend>,
     pub(crate) counters: Counters,
 }
 
@@ -109,7 +114,7 @@ where
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
         let span = call_span(&request);
-        let plan = Plan::new(request, options, &self.shared.defaults);
+        let plan = self.plan(request, options);
         Box::pin(drive(inner, Box::new(plan), Arc::clone(&self.shared)).instrument(span))
     }
 }
@@ -128,7 +133,16 @@ impl<S> OverloadService<S> {
     {
         let inner = Inner::Idle(self.inner.clone());
         let span = call_span(&request);
-        let plan = Plan::new(request, options, &self.shared.defaults);
+        let plan = self.plan(request, options);
         Box::pin(drive(inner, Box::new(plan), Arc::clone(&self.shared)).instrument(span))
+    }
+
+    fn plan<B: ReplayBody>(&self, request: Request<B>, options: CallOptions) -> Plan<B> {
+        Plan::new(
+            request,
+            options,
+            &self.shared.defaults,
+            self.shared.dialect.as_deref(),
+        )
     }
 }

@@ -159,6 +159,15 @@ impl Counters {
                 waits.end();
                 self.retried(waited, hint, early);
             }
+            Event::HeldBack { wait } => {
+                metrics::counter!(names::HELD_BACK).increment(1);
+                waits.begin();
+                tracing::debug!(wait_ms = millis(wait), "held back by a hold-off");
+            }
+            Event::Released => waits.end(),
+            Event::HoldOffs { active } => {
+                metrics::histogram!(names::HOLD_OFFS).record(f64::from(active));
+            }
             Event::Levels { budget, .. } => {
                 metrics::histogram!(names::BUDGET_TOKENS).record(f64::from(budget));
             }

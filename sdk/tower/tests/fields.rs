@@ -2,9 +2,9 @@
 
 mod support;
 
-use holdoff_contract::{Attempt, Tier};
-use holdoff_policy::Incoming;
-use holdoff_tower::{CallOptions, OverloadLayer};
+use holdoff_contract::{Applied, Attempt, Code, Tier};
+use holdoff_policy::{Incoming, StopReason};
+use holdoff_tower::{CallOptions, Inbound, OverloadLayer};
 use support::{Server, Step, call, get, ms, post, window};
 
 fn refusals(times: usize) -> Server {
@@ -170,4 +170,121 @@ async fn what_a_layer_has_as_default_is_said_where_the_call_is_silent() {
         ),
         (50, Some("critical"))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_made_inside_the_scope_of_a_request_finds_it_by_itself() {
+    let fields = holdoff_contract::RequestFields {
+        deadline: Some(ms(2000)),
+        tier: Some(Tier::Deferrable),
+        attempt: Some(Attempt::saturating(3)),
+        ..Default::default()
+    };
+    let inbound = Inbound::new(fields);
+    inbound.mark_side_effect();
+    let server = refusals(1);
+    let work = async {
+        tokio::time::sleep(ms(500)).await;
+        let options = CallOptions::new().tier(Tier::Critical).deadline(ms(60_000));
+        let ended = call(&OverloadLayer::new(), &server, get(options)).await;
+        (ended, Inbound::current().is_some())
+    };
+    let (ended, known) = inbound.clone().scope(work).await;
+    assert!(known && Inbound::current().is_none());
+    let seen = &server.seen()[0];
+    assert_eq!(seen.number("overload-deadline-ms"), 1490);
+    assert_eq!(seen.field("overload-tier"), Some("deferrable"));
+    assert_eq!(seen.number("overload-attempt"), 3);
+    let error = ended.err().unwrap();
+    assert_eq!(error.why(), Some(StopReason::UpstreamRetries));
+    let up = error.for_caller(inbound.pass_up(true)).unwrap();
+    assert_eq!((up.hop, up.applied), (1, Applied::Maybe));
+    assert_eq!(inbound.time_left(), Some(ms(1500)));
+
+    // What a call says itself wins.
+    let own = Incoming {
+        attempt: Attempt::FIRST,
+        retries: true,
+        tier: None,
+        deadline: None,
+    };
+    let server = refusals(1);
+    let layer = OverloadLayer::new();
+    let retried = call(&layer, &server, get(CallOptions::new().incoming(own)));
+    assert!(inbound.scope(retried).await.is_ok());
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_time_left_is_answered_for_without_a_call() {
+    let fields = holdoff_contract::RequestFields {
+        deadline: Some(ms(5)),
+        ..Default::default()
+    };
+    let inbound = Inbound::new(fields);
+    let server = refusals(0);
+    let layer = OverloadLayer::new();
+    let ended = inbound
+        .clone()
+        .scope(call(&layer, &server, get(CallOptions::new())))
+        .await;
+    let up = ended.err().unwrap().for_caller(inbound.pass_up(false)).unwrap();
+    assert_eq!((up.code, up.applied), (Some(Code::DeadlineExpired), Applied::No));
+    assert!(server.seen().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_refuses_in_words_of_its_own_and_another_does_not() {
+    use holdoff_contract::vocabulary::{BodyMatch, Declaration, Delay, Literal, Refusal};
+
+    let refusal = Refusal {
+        code: "queue_full".into(),
+        status: vec![529],
+        applied: Some("no".into()),
+        body: Some(BodyMatch {
+            pointer: "/error".into(),
+            value: Some(Literal::Text("busy".into())),
+        }),
+        delay: Some(Delay {
+            header: Some("x-wait".into()),
+            unit: "ms".into(),
+            ..Delay::default()
+        }),
+        ..Refusal::default()
+    };
+    let declaration = Declaration {
+        refusals: vec![refusal],
+        ..Declaration::default()
+    };
+    let vocabulary = declaration.build().unwrap();
+    let own = "http://a.example".parse().unwrap();
+    let layer = OverloadLayer::builder().vocabulary_of(own, vocabulary).build();
+    let busy = || {
+        Step::Answer(support::answer(
+            529,
+            &[("x-wait", "400")],
+            support::full(r#"{"error": "busy"}"#),
+        ))
+    };
+    let server = Server::new([busy()]);
+    let post = support::post("work", CallOptions::new());
+    assert_eq!(call(&layer, &server, post).await.unwrap().status(), 200);
+    let gap = server.gaps()[0];
+    assert!((support::ms(400)..=support::ms(601)).contains(&gap), "{gap:?}");
+
+    // The words of one are no words of another, and their body is handed on whole.
+    let server = Server::new([busy()]);
+    let mut request = get(CallOptions::new());
+    *request.uri_mut() = "http://b.example/work".parse().unwrap();
+    let answer = call(&layer, &server, request).await.unwrap();
+    assert_eq!((answer.status().as_u16(), server.seen().len()), (529, 1));
+
+    // An answer with that status that is no refusal is handed on whole, though it was looked into.
+    let other = support::answer(529, &[], support::full(r#"{"error": "other"}"#));
+    let server = Server::new([Step::Answer(other)]);
+    let answer = call(&layer, &server, get(CallOptions::new())).await.unwrap();
+    let body = http_body_util::BodyExt::collect(answer.into_body())
+        .await
+        .unwrap();
+    assert_eq!(body.to_bytes(), r#"{"error": "other"}"#);
 }

@@ -27,7 +27,7 @@ pub struct Controller {
     pub(crate) profile: Profile,
     origin: Instant,
     pub(crate) classes: Vec<Class>,
-    class_ids: HashMap<Box<str>, u16>,
+    pub(crate) class_ids: HashMap<Box<str>, u16>,
     pub(crate) tenants: Tenants,
     pub(crate) slots: Slots,
     pub(crate) queues: Queues,
@@ -186,7 +186,7 @@ impl Controller {
             };
         }
         if ask.tier == Tier::Critical {
-            let (rate, burst) = self.critical_share(&ask);
+            let (rate, burst) = self.critical_share();
             self.tenants[ask.tenant.0]
                 .critical
                 .take(now, ask.charge, rate, burst);
@@ -292,7 +292,7 @@ impl Controller {
 
     /// The task whose turn it is and that has a worker, with its lane.
     fn next_to_start(&self) -> Option<(usize, u32)> {
-        if self.pool.busy() == self.pool.workers {
+        if self.pool.busy() >= self.pool.workers {
             return None;
         }
         self.queues.turns().into_iter().find_map(|lane| {
@@ -357,14 +357,20 @@ impl Controller {
         let Some(slot) = self.slots.live(&ticket).cloned() else {
             return;
         };
+        let running = match slot.place {
+            Place::Running(at) => Some(self.pool.is_held(at, now)),
+            Place::Queued(_) | Place::Free => None,
+        };
         self.ghosts.idle(now, &self.pool);
         self.release(ticket.slot);
-        if !matches!(slot.place, Place::Running(_)) {
-            return;
-        }
+        let Some(was_held) = running else { return };
         self.ghosts.worker_free(now, &self.queues);
         let class = &mut self.classes[usize::from(slot.class.0)];
         let service = match ending {
+            Ending::Completed { service } if was_held => {
+                class.sample_held(now, service, self.pool.workers);
+                service
+            }
             Ending::Completed { service } => {
                 class.sample(now, service);
                 service
@@ -409,7 +415,8 @@ impl Controller {
                 let was_at_limit = tenant.at_active_limit();
                 tenant.running -= 1;
                 tenant.running_work -= charge;
-                if was_at_limit {
+                // A limit that was lowered by a new profile can still bind.
+                if was_at_limit && !tenant.at_active_limit() {
                     self.queues.unpark(&mut self.tenants, tenant_index);
                 }
             }

@@ -47,6 +47,8 @@ pub(crate) struct Class {
     pub(crate) last_probe: Nanos,
     last_sample: Nanos,
     last_service: Nanos,
+    /// Tasks in a row that were held: see [`Class::sample_held`].
+    held_in_row: u32,
     /// Mean absolute error of predicted wait and of the mean as a prediction of service.
     pub(crate) wait_error: f64,
     pub(crate) service_error: f64,
@@ -93,12 +95,25 @@ impl Class {
             last_probe: 0,
             last_sample: 0,
             last_service: Nanos::MAX,
+            held_in_row: 0,
             wait_error: 0.0,
             service_error: 0.0,
             mean: prior.mean as f64,
             window: Vec::with_capacity(WINDOW),
             next: 0,
             fresh: 0,
+        }
+    }
+
+    /// Takes another declaration. What was measured is kept; a new prior counts until enough is measured.
+    pub(crate) fn redeclare(&mut self, declared: &Declared, profile: &Profile) {
+        let new = Self::new(&self.name, declared, profile);
+        self.deadline = new.deadline;
+        self.max_deadline = new.max_deadline;
+        self.prior = new.prior;
+        if self.samples < SLOW_START {
+            self.times = new.times;
+            self.mean = new.mean;
         }
     }
 
@@ -112,8 +127,21 @@ impl Class {
             .max(1)
     }
 
+    /// Takes the time of a task that was held in. It says how long a stall took and not how long the class takes, so the
+    /// first pool-full of them in a row is no sample; what comes after that is how the class is now.
+    pub(crate) fn sample_held(&mut self, now: Nanos, service: Duration, workers: u32) {
+        if self.held_in_row < workers {
+            self.held_in_row += 1;
+            return;
+        }
+        let held_in_row = self.held_in_row;
+        self.sample(now, service);
+        self.held_in_row = held_in_row;
+    }
+
     /// Takes a measured service time in.
     pub(crate) fn sample(&mut self, now: Nanos, service: Duration) {
+        self.held_in_row = 0;
         let sample = (service.as_nanos() as f64).min(CLIP * self.mean).max(1_000.0);
         self.samples += 1;
         // The prior weighs as two samples at first, so that a wrong one is left behind soon.
@@ -244,6 +272,24 @@ mod tests {
         c.publish();
         let got = (c.times.p10, c.times.p25, c.times.p50, c.times.p95);
         assert_eq!(got, (26_000_000, 64_000_000, 128_000_000, 244_000_000));
+    }
+
+    #[test]
+    fn a_stall_is_no_service_time_and_a_class_that_became_slow_is() {
+        let mut c = class(100.0, 150.0);
+        (0..200).for_each(|n| c.sample(n, ms(100)));
+        let before = c.times;
+        (0..4).for_each(|n| c.sample_held(n, ms(10_000), 4));
+        c.publish();
+        assert_eq!(c.times, before);
+        (0..50).for_each(|n| c.sample_held(n, ms(10_000), 4));
+        c.publish();
+        assert!(c.times.mean > 1_000_000_000, "{:?}", c.times);
+        // An ordinary one in between, and the next stall is one again.
+        c.sample(0, ms(100));
+        let mean = c.times.mean;
+        c.sample_held(0, ms(10_000), 4);
+        assert_eq!(c.times.mean, mean);
     }
 
     #[test]

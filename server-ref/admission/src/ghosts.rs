@@ -84,7 +84,7 @@ impl Ghosts {
 
     /// Adds idle time up to now; call before the number of busy workers changes.
     pub(crate) fn idle(&mut self, now: Nanos, pool: &Pool) {
-        let idle = u64::from(pool.workers - pool.busy());
+        let idle = u64::from(pool.idle());
         self.idle += now.saturating_sub(self.idle_at) * idle;
         self.idle_at = now;
     }

@@ -243,7 +243,7 @@ impl Controller {
         // Alone, a tenant takes nobody's share; the wait bound holds it.
         let tenants = self.tenants.active();
         if ask.tier == Tier::Critical && tenants > 1 {
-            let (rate, burst) = self.critical_share(ask);
+            let (rate, burst) = self.critical_share();
             if !tenant.critical.holds(ask.now, ask.charge, rate, burst) {
                 found.own(Code::TenantLimit);
                 return;
@@ -259,16 +259,22 @@ impl Controller {
         }
     }
 
-    /// A tenant's share of the critical tier while others wait, in workers, and how much of it may come at once: else one
-    /// tenant that calls everything critical has the others' capacity.
-    pub(crate) fn critical_share(&self, ask: &Ask) -> (f64, Nanos) {
-        let weights = self.bounds.weights;
-        let share = weights[Tier::Critical.index()] / weights.iter().sum::<f64>();
-        let rate = share * f64::from(self.pool.effective) / f64::from(self.tenants.active());
-        let p95 = self.classes[usize::from(ask.class.0)].times.p95;
+    /// What a tenant may have of the critical tier while others ask too, in workers, and how much of it may come at once: else
+    /// one tenant that calls everything critical has the others' capacity. The rate is its fair share of the pool, all
+    /// of which it may use for critical work. The burst is the same for all classes, two tasks of the longest, so that a
+    /// tenant's long tasks do not use up what its short ones need.
+    pub(crate) fn critical_share(&self) -> (f64, Nanos) {
+        let rate = f64::from(self.pool.effective) / f64::from(self.tenants.active());
+        let active = self
+            .classes
+            .iter()
+            .filter(|class| class.active[Tier::Critical.index()]);
+        let longest = active.map(|class| class.times.p95).max().unwrap_or(0);
         (
             rate,
-            p95.saturating_mul(2).max((rate * CRITICAL_BURST as f64) as Nanos),
+            longest
+                .saturating_mul(2)
+                .max((rate * CRITICAL_BURST as f64) as Nanos),
         )
     }
 
@@ -282,9 +288,12 @@ impl Controller {
         if ask.tier != Tier::Deferrable {
             return;
         }
-        // Over the whole bound the gate is not the cause: the wait bound would refuse it wide open.
-        let over_gate = ask.wait > self.open_wait(ask.tier) && ask.wait <= self.bounds.wait[lane];
         let strict = self.machine.is_pinned();
+        // Over the whole bound the gate is not the cause: the wait bound would refuse it wide open. Where the caller has no
+        // time to come back, the gate would not put it off but turn it away: the places go to those first.
+        let over_gate = ask.wait > self.open_wait(ask.tier)
+            && ask.wait <= self.bounds.wait[lane]
+            && (strict || self.can_come_back(ask));
         match self.machine.state() {
             ServiceState::Normal => {}
             ServiceState::Congested | ServiceState::Shedding if over_gate || strict => {

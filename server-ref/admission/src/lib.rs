@@ -29,6 +29,7 @@ pub mod profile;
 mod queues;
 mod recent;
 mod refuse;
+mod reload;
 mod slots;
 mod snapshot;
 mod state;

@@ -30,8 +30,23 @@ impl Pool {
         }
     }
 
+    /// Takes another profile's numbers; who runs goes on running.
+    pub(crate) fn reload(&mut self, profile: &Profile) {
+        let running = std::mem::take(&mut self.running);
+        *self = Self {
+            by_tier: self.by_tier,
+            running,
+            ..Self::new(profile)
+        };
+    }
+
     pub(crate) fn busy(&self) -> u32 {
         self.running.len() as u32
+    }
+
+    /// Workers with nothing to do; after a reload more may run than there are workers now.
+    pub(crate) fn idle(&self) -> u32 {
+        self.workers.saturating_sub(self.busy())
     }
 
     pub(crate) fn running(&self, tier: Tier) -> u32 {
@@ -50,7 +65,7 @@ impl Pool {
 
     /// Workers this tier could have now.
     pub(crate) fn room(&self, tier: Tier, may_borrow: bool) -> u32 {
-        let idle = self.workers - self.busy();
+        let idle = self.idle();
         let own = self.slots[tier.index()].saturating_sub(self.by_tier[tier.index()]);
         let unreserved = if tier == Tier::Critical || may_borrow {
             idle
@@ -89,8 +104,13 @@ impl Pool {
         self.running.get(index).map(|moved| moved.slot)
     }
 
+    /// Was the task at this index held, or is it?
+    pub(crate) fn is_held(&self, index: usize, now: Nanos) -> bool {
+        self.running.get(index).is_some_and(|run| run.is_held(now))
+    }
+
     pub(crate) fn measure(&mut self, now: Nanos) {
         let held = self.running.iter().filter(|run| run.is_held(now)).count() as u32;
-        self.effective = (self.workers - held).max(1);
+        self.effective = self.workers.saturating_sub(held).max(1);
     }
 }

@@ -73,6 +73,13 @@ impl Queues {
         }
     }
 
+    /// Takes other weights for the turns of the tiers.
+    pub(crate) fn reweigh(&mut self, weights: [f64; 3]) {
+        for (lane, weight) in self.lanes.iter_mut().zip(weights) {
+            lane.weight = weight;
+        }
+    }
+
     pub(crate) fn len(&self, lane: usize) -> u32 {
         self.lanes[lane].len
     }

@@ -58,6 +58,16 @@ impl Machine {
         }
     }
 
+    /// Takes another profile's thresholds; the state stays as it is until the next sample.
+    pub(crate) fn reload(&mut self, profile: &Profile) {
+        let new = Self::new(profile);
+        self.hold = new.hold;
+        self.ramp = new.ramp;
+        self.ramped = self.ramped.min(new.ramp);
+        self.depths = new.depths;
+        self.waits = new.waits;
+    }
+
     pub(crate) fn state(&self) -> ServiceState {
         self.state
     }

@@ -115,6 +115,16 @@ impl Tenant {
         }
     }
 
+    fn limit(&mut self, limits: &TenantLimits) {
+        let Self {
+            active_limit,
+            work_limit,
+            ..
+        } = Self::new(limits, true);
+        self.active_limit = active_limit;
+        self.work_limit = work_limit;
+    }
+
     /// At its own limit of running tasks: it waits, nobody waits for it.
     pub(crate) fn at_active_limit(&self) -> bool {
         self.running >= self.active_limit
@@ -194,6 +204,37 @@ impl Tenants {
             }
         }
         None
+    }
+
+    /// Takes another profile's limits. Gives the slots whose limit of running tasks changed sides, with their new side:
+    /// true = at the limit.
+    pub(crate) fn reload(&mut self, profile: &Profile, now: Nanos) -> Vec<(u32, bool)> {
+        self.default = profile.tenant(None);
+        let before: Vec<bool> = self.slots.iter().map(Tenant::at_active_limit).collect();
+        for (slot, owner) in self.slots.iter_mut().zip(&self.owners) {
+            let declared = owner
+                .as_ref()
+                .is_some_and(|name| profile.tenants.contains_key(&**name));
+            slot.limit(&profile.tenant(owner.as_deref()));
+            slot.declared = owner.is_none() || declared;
+        }
+        for name in profile
+            .tenants
+            .keys()
+            .filter(|name| *name != crate::profile::DEFAULT_TENANT)
+        {
+            // In a full table it may have to share a slot: then the defaults hold for it, as for any stranger.
+            let index = self.find(Some(name), now).0 as usize;
+            if self.owners[index].as_deref() == Some(name.as_str()) {
+                self.slots[index].limit(&profile.tenant(Some(name)));
+                self.slots[index].declared = true;
+            }
+        }
+        let changed = (0_u32..).zip(before.into_iter().zip(&self.slots));
+        changed
+            .filter(|(_, (before, slot))| *before != slot.at_active_limit())
+            .map(|(index, (before, _))| (index, !before))
+            .collect()
     }
 
     /// Counts the tenant as active in this epoch.

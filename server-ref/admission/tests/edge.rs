@@ -4,7 +4,7 @@ mod common;
 
 use common::{Answer, World, ms, req};
 use holdoff_admission::{Caller, Decision, Ending, Event, HintOutcome, Step};
-use holdoff_contract::{Code, Hint, Retry, Tier};
+use holdoff_contract::{Code, Retry, Tier};
 
 const NO_QUEUE: &str = r#"{"workers":1,"queue":0,"classes":{"t":{"mean_ms":20,"p95_ms":30,"deadline_ms":6000}},
     "tiers":{"critical":{"reserved_workers":0}}}"#;
@@ -34,10 +34,7 @@ fn full() -> World {
 
 #[track_caller]
 fn hint(answer: &Answer) -> (u64, u64) {
-    match answer.refusal().overload.hint {
-        Hint::Window { delay, max } => (delay.as_millis() as u64, max.as_millis() as u64),
-        other => panic!("{other:?}"),
-    }
+    answer.window()
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! (ADM-04, ADM-19).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
@@ -89,11 +89,12 @@ pub(crate) enum Turn {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    profile: Profile,
+    profile: RwLock<Arc<Profile>>,
     state: Mutex<State>,
     /// Wakes the time keeper when something expires before it planned to wake.
     sooner: Arc<Notify>,
-    meters: Meters,
+    /// Replaced with the profile, whose classes are labels.
+    meters: RwLock<Arc<Meters>>,
     watch: OnceLock<Arc<dyn Watch>>,
 }
 
@@ -122,10 +123,10 @@ impl Admission {
     pub fn start(profile: Profile, recorder: Option<SharedRecorder>) -> Result<Self, ProfileError> {
         let now = clock::now();
         let controller = Controller::new(profile.clone(), now)?;
-        let meters = Meters::new(&controller, now, recorder);
+        let meters = RwLock::new(Arc::new(Meters::new(&controller, now, recorder, &profile)));
         let sooner = Arc::new(Notify::new());
         let shared = Arc::new(Shared {
-            profile,
+            profile: RwLock::new(Arc::new(profile)),
             state: Mutex::new(State {
                 controller,
                 waiting: HashMap::new(),
@@ -149,7 +150,8 @@ impl Admission {
         let asked = clock::now();
         let mut state = self.shared.lock();
         let now = clock::now();
-        let mut meters = &self.shared.meters;
+        let meters = self.shared.meters();
+        let mut meters = &*meters;
         self.shared.tick(&mut state, now);
         let class = state.controller.class(ask.class.as_ref().map(TaskClass::as_str));
         let tenant = state.controller.tenant(ask.tenant.as_ref().map(Tenant::as_str));
@@ -243,7 +245,7 @@ impl Admission {
 
     /// The last changes of state, at most 64, oldest first.
     pub fn transitions(&self) -> Vec<Transition> {
-        self.shared.meters.reckoning.transitions()
+        self.shared.meters().reckoning.transitions()
     }
 
     /// The callers that keep to their hints least, at most `most`; their names are salted hashes (ADM-23).
@@ -261,8 +263,60 @@ impl Admission {
     }
 
     /// What the service declares about itself.
-    pub fn profile(&self) -> &Profile {
-        &self.shared.profile
+    pub fn profile(&self) -> Arc<Profile> {
+        let profile = self.shared.profile.read();
+        Arc::clone(&profile.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes another profile while work waits and runs: what was admitted keeps its place.
+    ///
+    /// # Errors
+    /// When the profile is outside its ranges; the old one then stands.
+    pub fn reload(&self, profile: Profile) -> Result<(), ProfileError> {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        state.controller.reload(now, profile.clone())?;
+        let meters = self.shared.meters().renewed(&state.controller, now, &profile);
+        *self.shared.meters.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(meters);
+        *self
+            .shared
+            .profile
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(profile);
+        self.shared.settle(&mut state, now);
+        Ok(())
+    }
+
+    /// Takes acknowledged work back, over its budget if need be (ADM-06): after a restart, before new work is let in.
+    /// `deadline` is the one that its caller was promised; it may have passed.
+    pub fn restore(&self, ask: &Ask, deadline: Instant) -> Place {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        let work = Work {
+            tenant: state.controller.tenant(ask.tenant.as_ref().map(Tenant::as_str)),
+            class: state.controller.class(ask.class.as_ref().map(TaskClass::as_str)),
+            tier: ask.tier,
+            deadline,
+            cost: ask.cost,
+            bytes: ask.bytes,
+            may_defer: ask.may_defer,
+        };
+        let ticket = state.controller.restore(now, work);
+        let facts = PlaceFacts {
+            tier: ask.tier,
+            deadline,
+            predicted_wait: Duration::ZERO,
+            poll_after: None,
+        };
+        let (tell, told) = oneshot::channel();
+        state.waiting.insert(ticket.key(), tell);
+        self.shared.settle(&mut state, now);
+        drop(state);
+        Place::new(
+            Seat::new(Arc::clone(&self.shared), ticket, None),
+            Told::Later(told),
+            facts,
+        )
     }
 
     /// Gauges of this moment.
@@ -275,7 +329,7 @@ impl Admission {
     pub fn publish(&self) {
         let now = clock::now();
         let snapshot = self.shared.lock().controller.snapshot(now);
-        self.shared.meters.publish(now, &snapshot);
+        self.shared.meters().publish(now, &snapshot);
     }
 
     /// The instance goes away: everything new is refused with `draining`; what was accepted finishes.
@@ -291,7 +345,7 @@ impl Admission {
         let now = clock::now();
         state
             .controller
-            .force_state(now, pinned, &mut &self.shared.meters);
+            .force_state(now, pinned, &mut &*self.shared.meters());
         self.shared.settle(&mut state, now);
     }
 
@@ -308,6 +362,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn meters(&self) -> Arc<Meters> {
+        Arc::clone(&self.meters.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// A request that had a place has ended.
     pub(crate) fn ended(&self, mut record: Record) {
         record.finished = clock::now();
@@ -321,7 +379,7 @@ impl Shared {
         let mut state = self.lock();
         let now = clock::now();
         state.waiting.remove(&ticket.key());
-        state.controller.finish(now, ticket, ending, &mut &self.meters);
+        state.controller.finish(now, ticket, ending, &mut &*self.meters());
         self.settle(&mut state, now);
     }
 
@@ -330,7 +388,7 @@ impl Shared {
     fn tick(&self, state: &mut State, now: Instant) {
         if now >= state.next_tick && !state.frozen {
             state.next_tick = now + Controller::TICK;
-            state.controller.tick(now, &mut &self.meters);
+            state.controller.tick(now, &mut &*self.meters());
         }
     }
 
@@ -343,11 +401,12 @@ impl Shared {
     /// As [`Self::settle`]; the turn of the place with the key `own`, which nobody waits for yet, is returned.
     fn settle_with(&self, state: &mut State, now: Instant, own: Option<u64>) -> Option<Turn> {
         let mut turn_of_own = None;
-        while let Some(step) = state.controller.next_step(now, &mut &self.meters) {
+        let meters = self.meters();
+        while let Some(step) = state.controller.next_step(now, &mut &*meters) {
             let (key, turn) = match step {
                 Step::Start(key) => (key, Turn::Start),
                 Step::Refuse(key, rejection) => {
-                    self.meters.refused(&rejection);
+                    meters.refused(&rejection);
                     (key, Turn::Refuse(rejection))
                 }
             };
@@ -389,7 +448,7 @@ async fn keep_time(shared: Weak<Shared>, sooner: Arc<Notify>) {
             if now >= publish_at {
                 publish_at = now + Controller::TICK;
                 let snapshot = state.controller.snapshot(now);
-                shared.meters.publish(now, &snapshot);
+                shared.meters().publish(now, &snapshot);
                 seen = snapshot.state;
             }
             let expiry = state.controller.next_expiry().unwrap_or(publish_at);

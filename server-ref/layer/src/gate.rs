@@ -29,7 +29,7 @@ pub struct Gate {
     foreign_deadlines: ForeignDeadlines,
     /// Its hashes name callers inside; nobody outside can make or undo one.
     salt: RandomState,
-    /// Refusals seen, where unknown keys are sent on some of them.
+    /// Requests seen, where unknown keys are sent on some of them.
     grease: Option<Arc<AtomicU64>>,
 }
 
@@ -104,7 +104,7 @@ impl Gate {
         self
     }
 
-    /// Sends an unknown key (`grease-...`) on every fourth refusal, for test builds: a reader that cannot bear one would
+    /// Sends an unknown key (`grease-...`) on refusals of every fourth request, for test builds: a reader that cannot bear one would
     /// break with the first key that a later version adds (VER-05).
     #[must_use]
     pub fn grease(mut self, on: bool) -> Self {
@@ -157,7 +157,10 @@ impl Gate {
             fields,
             identity,
             method: head.method.clone(),
-            grease: self.grease_now(),
+            // HEAD has the head that GET would have (SRV-22), so neither is greased.
+            grease: Some(head.method)
+                .filter(|method| !matches!(**method, Method::GET | Method::HEAD))
+                .and_then(|_| self.grease_now()),
         }
     }
 

@@ -11,6 +11,9 @@
 //!   a refusal.
 //! - [`AdmissionLayer`]: for a tower or axum service over `http::Request`.
 //!
+//! What handlers call in turn stands behind a [`Bulkhead`], one for each dependency. Who has neither tower nor tokio uses
+//! [`holdoff_admission::Controller`] bare: it decides, and its caller waits, starts and ticks.
+//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use holdoff_admission_tower::{Admission, Ask, Denied};
@@ -43,7 +46,11 @@
 //! | `overload_workers`, `overload_workers_busy`, `overload_tickets` | |
 //! | `overload_prediction_error_seconds`, `overload_hint_seconds`, `overload_decision_seconds` | |
 //! | `overload_estimate_error_seconds` | `task_class`, `of` (wait, service) |
-//! | `overload_time_in_queue_p99_seconds` | |
+//! | `overload_time_in_queue_p99_seconds`, `overload_shed_rate_alert_threshold` | |
+//! | `overload_wait_bound_seconds` | `tier` |
+//! | `overload_class_deadline_seconds` | `task_class` |
+//! | `overload_bulkhead_calls`, `overload_bulkhead_limit` | `bulkhead`, `of` (running, waiting) |
+//! | `overload_bulkhead_refused_total` | `bulkhead` |
 //! | `overload_hint_outcomes_total` | `outcome` (honoured, early, late, no_return) |
 //! | `overload_ghosts_total` | `tier`, `outcome` (missed, in_time, avoidable): refused work, and what would have become of it |
 //! | `overload_false_accepts_total` | `stage` (queue, running): accepted work that was not done in time |
@@ -55,6 +62,7 @@
 
 mod admission;
 mod body;
+mod bulkhead;
 mod clock;
 mod deadline;
 mod drain;
@@ -68,6 +76,7 @@ mod service;
 
 pub use admission::{Admission, Ask, Denied};
 pub use body::GuardBody;
+pub use bulkhead::{Bulkhead, Call};
 pub use deadline::ForeignDeadlines;
 pub use drain::{DRAIN_BYTES, DRAIN_TIME, drain};
 pub use gate::{Asked, Gate, PeerAddress, Refusal};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::reckoning::{Broken, Reckoning, Transition};
-use holdoff_admission::{ClassId, Controller, Event, Events, Rejection, Snapshot};
+use holdoff_admission::{ClassId, Controller, Event, Events, Profile, Rejection, Snapshot};
 use holdoff_contract::{Code, Hint, Overload, ServiceState, Tier};
 use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
 
@@ -149,7 +149,12 @@ impl Gauges {
 }
 
 impl Meters {
-    pub(crate) fn new(controller: &Controller, now: Instant, recorder: Option<SharedRecorder>) -> Self {
+    pub(crate) fn new(
+        controller: &Controller,
+        now: Instant,
+        recorder: Option<SharedRecorder>,
+        profile: &Profile,
+    ) -> Self {
         let snapshot = controller.snapshot(now);
         let mut classes: Vec<String> = snapshot.classes.iter().map(|class| class.name.clone()).collect();
         let mut class_index: HashMap<ClassId, usize> = classes
@@ -172,7 +177,7 @@ impl Meters {
                     histogram!("overload_prediction_error_seconds"),
                     histogram!("overload_hint_seconds"),
                     Gauges::new(),
-                    Reckoning::new(&classes),
+                    Reckoning::new(&classes, profile),
                 )
             });
         let meters = Self {
@@ -194,6 +199,11 @@ impl Meters {
         };
         meters.publish(now, &snapshot);
         meters
+    }
+
+    /// For another profile: its classes, the same recorder, and so the same series.
+    pub(crate) fn renewed(&self, controller: &Controller, now: Instant, profile: &Profile) -> Self {
+        Self::new(controller, now, self.recorder.clone(), profile)
     }
 
     /// The hint of a refusal that goes out.
@@ -224,7 +234,7 @@ impl Meters {
             gauges.running[index].set(f64::from(tier.running));
         }
         gauges.shed_rate.set(self.shed_rate(now));
-        self.reckoning.publish(&snapshot.classes);
+        self.reckoning.publish(snapshot);
     }
 
     /// Share of recent requests that were refused, 0 to 1.
@@ -363,7 +373,7 @@ fn decision_word(decision: usize) -> &'static str {
 }
 
 /// Runs `make` with the pool's own recorder where it has one.
-fn within<T>(recorder: Option<&SharedRecorder>, make: impl FnOnce() -> T) -> T {
+pub(crate) fn within<T>(recorder: Option<&SharedRecorder>, make: impl FnOnce() -> T) -> T {
     match recorder {
         Some(recorder) => metrics::with_local_recorder(&**recorder, make),
         None => make(),

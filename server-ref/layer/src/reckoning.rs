@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdoff_admission::{ClassSnapshot, GhostOutcome, HintOutcome};
+use holdoff_admission::{GhostOutcome, HintOutcome, Profile, Snapshot};
 use holdoff_contract::{ServiceState, Tier};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
@@ -41,6 +41,7 @@ pub(crate) struct Reckoning {
     false_accepts: [Counter; 2],
     decision: Histogram,
     p99: Gauge,
+    wait_bounds: Vec<Gauge>,
     /// Mean absolute errors of wait and of service time, a class.
     errors: Vec<[Gauge; 2]>,
     delays: Mutex<VecDeque<Duration>>,
@@ -48,8 +49,16 @@ pub(crate) struct Reckoning {
 }
 
 impl Reckoning {
-    pub(crate) fn new(classes: &[String]) -> Self {
+    pub(crate) fn new(classes: &[String], profile: &Profile) -> Self {
         describe();
+        // What the alerts compare with comes from the profile, so that the two cannot differ.
+        gauge!("overload_shed_rate_alert_threshold").set(profile.shed_rate_alert);
+        for name in classes {
+            let declared = profile.classes.get(name).cloned();
+            let deadline = declared.unwrap_or_else(|| profile.other_class()).deadline();
+            gauge!("overload_class_deadline_seconds", "task_class" => name.clone())
+                .set(deadline.as_secs_f64());
+        }
         let zero = |counter: Counter| {
             counter.increment(0);
             counter
@@ -71,6 +80,10 @@ impl Reckoning {
                 .map(|stage| zero(counter!("overload_false_accepts_total", "stage" => stage))),
             decision: histogram!("overload_decision_seconds"),
             p99: gauge!("overload_time_in_queue_p99_seconds"),
+            wait_bounds: Tier::ALL
+                .iter()
+                .map(|tier| gauge!("overload_wait_bound_seconds", "tier" => tier.as_str()))
+                .collect(),
             errors: classes
                 .iter()
                 .map(|class| ["wait", "service"].map(|of| error(class, of)))
@@ -110,8 +123,11 @@ impl Reckoning {
         all.iter().copied().collect()
     }
 
-    pub(crate) fn publish(&self, classes: &[ClassSnapshot]) {
-        for (gauges, class) in self.errors.iter().zip(classes) {
+    pub(crate) fn publish(&self, snapshot: &Snapshot) {
+        for (gauge, bound) in self.wait_bounds.iter().zip(snapshot.wait_bounds) {
+            gauge.set(bound.as_secs_f64());
+        }
+        for (gauges, class) in self.errors.iter().zip(&snapshot.classes) {
             gauges[0].set(class.wait_error.as_secs_f64());
             gauges[1].set(class.service_error.as_secs_f64());
         }
@@ -154,6 +170,18 @@ fn describe() {
     total!(
         "overload_false_accepts_total",
         "Accepted work that was not done in time, by where it was"
+    );
+    level!(
+        "overload_wait_bound_seconds",
+        "The wait bound W, as far as the state opens it"
+    );
+    level!(
+        "overload_shed_rate_alert_threshold",
+        "Share of refused requests over which the alert fires"
+    );
+    level!(
+        "overload_class_deadline_seconds",
+        "Deadline of a request that names none"
     );
     spread!("overload_decision_seconds", "Time a decision at the door takes");
     level!(

@@ -9,8 +9,11 @@ use http::header::AUTHORIZATION;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::ServerConfig;
+use crate::background::Background;
 use crate::config::{Limits, MAX_IDENTITIES};
+use crate::durable::Ledger;
 use crate::fixtures::Fixtures;
+use crate::once::Waiters;
 use crate::tasks::Tasks;
 use crate::worker::Worker;
 
@@ -21,7 +24,12 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     pub(crate) worker: Arc<Worker>,
     pub(crate) tasks: Tasks,
+    /// Where non-sheddable tasks are kept; none without a data directory.
+    pub(crate) ledger: Option<Ledger>,
+    pub(crate) waiters: Waiters,
+    pub(crate) background: Background,
     pub(crate) limits: Limits,
+    pub(crate) identities: Arc<Identities>,
     pub(crate) fixtures: Option<Fixtures>,
     pub(crate) page: PrometheusHandle,
     /// The admin route is on the main listener too.
@@ -34,7 +42,7 @@ impl Shared {
     }
 }
 
-/// Bearer tokens and who they stand for. Only the trust fixture changes it after the start.
+/// Bearer tokens and who they stand for. A reload replaces them; the trust fixture changes single ones.
 #[derive(Debug)]
 pub(crate) struct Identities(RwLock<Table>);
 
@@ -62,6 +70,12 @@ impl Identities {
             .and_then(|token| table.by_token.get(token))
             .unwrap_or(&table.anonymous)
             .clone()
+    }
+
+    /// Takes everybody's rights anew.
+    pub(crate) fn replace(&self, with: Self) {
+        let new = with.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
     /// Fixture: gives a token, or everybody without one, these rights.

@@ -42,7 +42,26 @@ pub(crate) fn rng(seed: Option<u64>) -> StdRng {
     }
 }
 
-/// A fresh, unguessable task id.
+/// A fresh task id: unguessable, and growing with time, so that the journal's newest records lie together.
 pub(crate) fn task_id() -> uuid::Uuid {
-    uuid::Uuid::new_v4()
+    uuid::Uuid::now_v7()
+}
+
+/// The wall clock, in milliseconds since 1970: the only time that means anything after a restart.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this crate reads its clock"
+)]
+pub(crate) fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A number from 0 to 1, to keep callers apart.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this crate reads entropy"
+)]
+pub(crate) fn share() -> f64 {
+    rand::RngExt::random(&mut rand::rng())
 }

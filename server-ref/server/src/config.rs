@@ -22,6 +22,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use holdoff_admission::profile::TierName;
@@ -52,6 +53,9 @@ pub struct ServerConfig {
     pub identities: BTreeMap<Token, Rights>,
     /// The server's own limits.
     pub limits: Limits,
+    /// Where non-sheddable tasks are kept across restarts; made if absent. Default none: then `/v1/tasks` takes no
+    /// non-sheddable work, since its 202 would promise what a crash breaks.
+    pub data: Option<PathBuf>,
     /// What is written down about requests, and who may look in.
     pub observe: crate::Observe,
     /// Switches the test fixtures on. Default off: they let anybody stop the server.
@@ -89,6 +93,18 @@ pub struct Limits {
     pub max_duration_ms: u64,
     /// Ended tasks that can still be looked up; the oldest goes first. 1..=1000000, default 10000.
     pub ended_tasks: usize,
+    /// Non-sheddable tasks that did not end well and can still be looked up (`GET /v1/dead-letters`); the oldest goes
+    /// first. 1..=1000000, default 10000.
+    pub dead_letters: usize,
+    /// How long an Idempotency-Key stands for its operation. 1000..=604800000, default 86400000 (24 h, CONTRACT section 3).
+    pub key_ms: u64,
+    /// Keys of one tenant within that time; beyond it new keys get tenant_limit. 1..=10000000, default 100000.
+    pub keys_per_tenant: usize,
+    /// Keys of all tenants; beyond it new keys get queue_full. 1..=10000000, default 1000000 (some 300 bytes each).
+    pub keys: usize,
+    /// Non-sheddable work that has not started this long after its deadline is not run any more and becomes a dead
+    /// letter. 0..=86400000, default none: late work still runs.
+    pub late_ms: Option<u64>,
     /// Open connections; more wait in the listener's backlog. 1..=65536, default 4096.
     pub max_connections: usize,
     /// Longest time that a stop waits for accepted work. 0..=3600000, default 10000.
@@ -140,6 +156,11 @@ impl Default for Limits {
             body_ms: 5_000,
             max_duration_ms: 600_000,
             ended_tasks: 10_000,
+            dead_letters: 10_000,
+            key_ms: 86_400_000,
+            keys_per_tenant: 100_000,
+            keys: 1_000_000,
+            late_ms: None,
             max_connections: 4_096,
             drain_ms: 10_000,
             foreign_deadlines: false,
@@ -156,6 +177,7 @@ impl Default for ServerConfig {
             anonymous: Rights::default(),
             identities: BTreeMap::new(),
             limits: Limits::default(),
+            data: None,
             observe: crate::Observe::default(),
             fixtures: false,
             seed: None,
@@ -251,6 +273,16 @@ impl Limits {
         in_range("server.body_ms", self.body_ms, 1, 60_000)?;
         in_range("server.max_duration_ms", self.max_duration_ms, 1, 86_400_000)?;
         in_range("server.ended_tasks", self.ended_tasks as u64, 1, 1_000_000)?;
+        in_range("server.dead_letters", self.dead_letters as u64, 1, 1_000_000)?;
+        in_range("server.key_ms", self.key_ms, 1_000, 604_800_000)?;
+        in_range(
+            "server.keys_per_tenant",
+            self.keys_per_tenant as u64,
+            1,
+            10_000_000,
+        )?;
+        in_range("server.keys", self.keys as u64, 1, 10_000_000)?;
+        in_range("server.late_ms", self.late_ms.unwrap_or(0), 0, 86_400_000)?;
         in_range("server.max_connections", self.max_connections as u64, 1, 65_536)?;
         in_range("server.drain_ms", self.drain_ms, 0, 3_600_000)
     }

@@ -1,50 +1,56 @@
 //! The way in: from a request to a place, in the order that the crate's page gives.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use holdoff_admission::Rejection;
 use holdoff_admission_tower::{Asked, Place, Refusal, RequestHead, drain};
-use holdoff_contract::TaskClass;
+use holdoff_contract::{Applied, Code, Hint, Overload, Retry, TaskClass, Tier};
+use holdoff_journal::{Failed, Written};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use crate::app::App;
 use crate::clock;
+use crate::keys::{Key, Print};
 use crate::problem::Problem;
 use crate::request::{self, Holding, Task};
-use crate::routes;
-use crate::tasks::{Key, Known};
+use crate::tasks::Known;
+
+/// Base and spread of the hint while the journal does not write, or too many wait for one answer: a disk comes back in
+/// seconds, and callers must not come back together.
+pub(crate) const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(1));
+/// The same where keys are used up, which takes hours to pass: the profile's default ceiling of hints.
+const KEYS_PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 /// Who waits for the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The caller: it can be refused, not put off.
     Work,
-    /// Nobody: it can be put off, and an Idempotency-Key makes it one task.
+    /// Nobody: it can be put off, and non-sheddable work must be durable.
     Tasks,
 }
 
-/// A request that has a place.
-pub(crate) struct Entered {
+/// A request that was read and may be answered.
+pub(crate) struct Arrived {
     pub(crate) asked: Asked,
-    pub(crate) place: Place,
     pub(crate) class: String,
     pub(crate) duration: Duration,
-    /// The key of the operation, with the fingerprint of its payload.
-    pub(crate) key: Option<(Key, u64)>,
+    /// The key of the operation, with the print of what was asked for.
+    pub(crate) key: Option<(Arc<Key>, Print)>,
     /// When it asked.
     pub(crate) at: Instant,
 }
 
-/// Lets a request in. The error is the answer.
+/// Lets a request in. No place means that its key is known, or was a moment ago. The error is the answer.
 pub(crate) async fn enter(
     app: &App,
     request: Request<Body>,
     route: Route,
-) -> Result<Entered, Response<Body>> {
+) -> Result<(Arrived, Option<Place>), Response<Body>> {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
     let mut asked = app.gate.read(RequestHead::from(&parts));
@@ -58,69 +64,90 @@ pub(crate) async fn enter(
     // `curl -X POST` without anything is a task with nothing said; an empty JSON body is a mistake.
     let empty = body.is_end_stream() && !headers.contains_key(CONTENT_TYPE);
     let bodiless = parts.method != Method::POST || empty;
-    if !bodiless && let Err(problem) = request::check_head(headers, &body, &app.limits) {
+    let checked = if bodiless {
+        Ok(())
+    } else {
+        request::check_head(headers, &body, &app.limits)
+    };
+    if let Err(problem) = checked.and_then(|()| can_promise(app, &asked, route)) {
         drain(headers, body);
         return Err(problem.into_response());
     }
     asked.ask.bytes = body.size_hint().lower();
     let at = clock::now();
-    let key = key(&asked, route);
+    let key = asked.fields.idempotency_key.clone().map(|key| {
+        let tenant = asked.ask.tenant.clone();
+        Arc::new(Key { tenant, key })
+    });
     let repeats = key.as_ref().is_some_and(|key| app.tasks.knows(key));
-    let (place, task, print) = if !repeats && (bodiless || asked.ask.class.is_some()) {
-        let place = match app.gate.admit(&asked) {
-            Ok(place) => place,
+    let mut place = None;
+    let mut holding = Holding::Nothing;
+    if !repeats && (bodiless || asked.ask.class.is_some()) {
+        match app.gate.admit(&asked) {
+            Ok(admitted) => place = Some(admitted),
             Err(refusal) => {
                 drain(headers, body);
                 return Err(refuse(refusal));
             }
-        };
-        let (task, print) = read(app, headers, body, &mut asked, Holding::Place, bodiless).await?;
-        (place, task, print)
-    } else {
-        let (task, print) = read(app, headers, body, &mut asked, Holding::Nothing, bodiless).await?;
-        if let Some(key) = &key
-            && let Some(known) = app.tasks.known(key, print, clock::now())
-        {
-            return Err(repeated(known));
         }
-        if asked.ask.class.is_none() {
-            asked.ask.class.clone_from(&task.class);
-        }
-        (app.gate.admit(&asked).map_err(refuse)?, task, print)
-    };
-    let class = asked
-        .ask
-        .class
-        .as_ref()
-        .map_or("other", TaskClass::as_str)
-        .to_owned();
+        holding = Holding::Place;
+    }
+    let (task, body) = read(app, headers, body, &mut asked, holding, bodiless).await?;
+    if asked.ask.class.is_none() {
+        asked.ask.class.clone_from(&task.class);
+    }
+    if !repeats && place.is_none() {
+        place = Some(app.gate.admit(&asked).map_err(refuse)?);
+    }
+    let class = asked.ask.class.as_ref().map_or("other", TaskClass::as_str);
+    let class = class.to_owned();
     let duration = app
         .worker
-        .duration(app.admission().profile(), &class, task.duration);
-    Ok(Entered {
+        .duration(&app.admission().profile(), &class, task.duration);
+    let key = key.map(|key| (key, print(route, &parts.method, &asked, &body)));
+    let arrived = Arrived {
         asked,
-        place,
         class,
         duration,
-        key: key.map(|key| (key, print)),
-        at,
-    })
-}
-
-/// The operation's key; the caller's tenant is part of it.
-fn key(asked: &Asked, route: Route) -> Option<Key> {
-    let key = asked
-        .fields
-        .idempotency_key
-        .clone()
-        .filter(|_| route == Route::Tasks)?;
-    Some(Key {
-        tenant: asked.ask.tenant.clone(),
         key,
-    })
+        at,
+    };
+    Ok((arrived, place))
 }
 
-/// Reads and parses the body; with it comes a fingerprint of what was asked for.
+/// A 202 for non-sheddable work means durable; where nothing can be kept it is not given (CONTRACT section 1). An empty
+/// server could not give it either, so this is no overload.
+fn can_promise(app: &App, asked: &Asked, route: Route) -> Result<(), Problem> {
+    if route == Route::Work || asked.ask.tier != Tier::NonSheddable || app.ledger.is_some() {
+        return Ok(());
+    }
+    let limit = "critical or deferrable: this server has no data directory (--data DIR), so that nothing it keeps would \
+                 survive it";
+    let status = StatusCode::UNPROCESSABLE_ENTITY;
+    Err(Problem::field(
+        status,
+        "Overload-Tier",
+        Tier::NonSheddable.as_str(),
+        limit,
+    ))
+}
+
+/// What was asked for: the route, the method, the class in the head and the body, byte for byte.
+fn print(route: Route, method: &Method, asked: &Asked, body: &[u8]) -> Print {
+    let route = match route {
+        Route::Work => "work",
+        Route::Tasks => "tasks",
+    };
+    let class = asked.fields.task_class.as_ref().map_or("", TaskClass::as_str);
+    Print::of(&[
+        route.as_bytes(),
+        method.as_str().as_bytes(),
+        class.as_bytes(),
+        body,
+    ])
+}
+
+/// Reads and parses the body.
 async fn read(
     app: &App,
     headers: &HeaderMap,
@@ -128,7 +155,7 @@ async fn read(
     asked: &mut Asked,
     holding: Holding,
     bodiless: bool,
-) -> Result<(Task, u64), Response<Body>> {
+) -> Result<(Task, Bytes), Response<Body>> {
     let (body, task) = if bodiless {
         drain(headers, body);
         (Bytes::new(), Task::default())
@@ -139,21 +166,72 @@ async fn read(
         (body, task)
     };
     asked.ask.bytes = body.len() as u64;
-    let mut print = DefaultHasher::new();
-    (asked.fields.task_class.as_ref().map(TaskClass::as_str), &body[..]).hash(&mut print);
-    Ok((task, print.finish()))
+    Ok((task, body))
 }
 
-/// The answer to a key that is known: the first answer, or what is wrong with asking again.
-pub(crate) fn repeated(known: Known) -> Response<Body> {
-    match known {
-        Known::Same(view) => routes::accepted(&view),
-        Known::Other(key) => {
-            let limit = "sent with the payload that it was first sent with";
-            let status = StatusCode::UNPROCESSABLE_ENTITY;
-            Problem::field(status, "Idempotency-Key", key.key.as_str(), limit).into_response()
+impl Arrived {
+    /// Asks for a place.
+    pub(crate) fn admit(&self, app: &App) -> Result<Place, Refusal> {
+        app.gate.admit(&self.asked)
+    }
+
+    /// When its caller stops waiting, as admission sees it.
+    pub(crate) fn patience(&self, app: &App) -> Instant {
+        let profile = app.admission().profile();
+        let class = profile.classes.get(&self.class).cloned();
+        let class = class.unwrap_or_else(|| profile.other_class());
+        let asked = self.asked.ask.deadline.unwrap_or(class.deadline());
+        let time = asked.min(profile.max_deadline(&class));
+        self.at.checked_add(time).unwrap_or(self.at)
+    }
+
+    /// Refuses with this code, to come back after `base` and a part of `spread` of its own.
+    pub(crate) fn refuse(&self, code: Code, base: Duration, spread: Duration) -> Response<Body> {
+        self.refuse_as(Overload::new(code), base, spread)
+    }
+
+    fn refuse_as(&self, mut overload: Overload, base: Duration, spread: Duration) -> Response<Body> {
+        if overload.retry == Retry::After {
+            let delay = base + spread.mul_f64(clock::share());
+            overload.hint = Hint::Window {
+                delay,
+                max: delay + (delay / 5).max(Duration::from_millis(50)),
+            };
+        }
+        refuse(self.asked.refusal(Rejection {
+            overload: Box::new(overload),
+        }))
+    }
+
+    /// The journal did not take it.
+    pub(crate) fn not_durable(&self, failed: &Failed) -> Response<Body> {
+        let mut overload = Overload::new(not_durable_code());
+        if failed.written == Written::Unknown {
+            overload.applied = Applied::Maybe;
+        }
+        self.refuse_as(overload, PAUSE.0, PAUSE.1)
+    }
+
+    /// The answer to a key that is not to be had.
+    pub(crate) fn refuse_known(&self, known: &Known) -> Response<Body> {
+        let key = self.key.as_ref().map_or("", |(key, _)| key.key.as_str());
+        match known {
+            Known::TenantFull => self.refuse(Code::TenantLimit, KEYS_PAUSE.0, KEYS_PAUSE.1),
+            Known::Full => self.refuse(Code::QueueFull, KEYS_PAUSE.0, KEYS_PAUSE.1),
+            // The others are answered before; a key that stands for something else is 422 in any case.
+            Known::Other | Known::Task(_) | Known::Pending(..) | Known::Work(_) => {
+                let limit = "sent with the payload that it was first sent with";
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                Problem::field(status, "Idempotency-Key", key, limit).into_response()
+            }
         }
     }
+}
+
+/// A private code: none of the contract says that the disk is at fault (CONTRACT section 1).
+pub(crate) fn not_durable_code() -> Code {
+    // A private code fits the grammar of codes, so this parses; should it not, the tier is shed at the door, which is true.
+    "x_not_durable".parse().unwrap_or(Code::TierShed)
 }
 
 pub(crate) fn refuse(refusal: Refusal) -> Response<Body> {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use holdoff_server::config::DEFAULT_ADDR;
-use holdoff_server::{Server, ServerConfig};
+use holdoff_server::{Reloaded, Reloader, Server, ServerConfig};
 
 /// Exit code of a command line or configuration that cannot be used.
 const BAD_CONFIG: u8 = 2;
@@ -51,6 +51,9 @@ struct Serve {
     /// A listener of its own for /metrics and /healthz; without it they are on the main one.
     #[arg(long, value_name = "ADDR")]
     metrics_listen: Option<SocketAddr>,
+    /// Keeps non-sheddable tasks here across restarts and crashes; made if absent. Without it such tasks are refused.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Writes every decision here, one JSON object a line, tenants hashed; `holdoff-sim replay` reads it. Ends at the profile's
     /// observe.trace_max_mb.
     #[arg(long, value_name = "FILE")]
@@ -149,6 +152,7 @@ fn serve(args: &Serve) -> anyhow::Result<()> {
         .map_or_else(|| Ok(ServerConfig::default()), load)?;
     config.addr = args.listen;
     config.metrics_addr = args.metrics_listen;
+    config.data.clone_from(&args.data);
     config.fixtures = args.fixtures;
     if args.trace.is_some() {
         config.observe.trace.clone_from(&args.trace);
@@ -157,7 +161,9 @@ fn serve(args: &Serve) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = stop_signal()?;
+        let hangups = Hangups::new()?;
         let server = Server::bind(config).await?;
+        tokio::spawn(reload_on(hangups, server.reloader(), args.profile.clone()));
         say(&format!("listening on {}", server.url()));
         tracing::info!(url = server.url(), metrics = server.metrics_url(), "listening");
         if args.fixtures {
@@ -167,6 +173,53 @@ fn serve(args: &Serve) -> anyhow::Result<()> {
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// Reads the profile again at each SIGHUP. One that cannot be used is reported, and the old one stands.
+async fn reload_on(mut hangups: Hangups, reloader: Reloader, file: Option<PathBuf>) {
+    loop {
+        hangups.next().await;
+        let Some(file) = &file else {
+            tracing::warn!("SIGHUP: there is no profile to read again; start with --profile FILE");
+            continue;
+        };
+        let done = load(file).and_then(|config| {
+            let reloaded = reloader.reload(&config);
+            reloaded.with_context(|| file.display().to_string())
+        });
+        match done {
+            Ok(Reloaded::Whole) => tracing::info!(file = %file.display(), "profile reloaded"),
+            Ok(Reloaded::WithoutLimits) => tracing::warn!(
+                file = %file.display(),
+                "profile and identities reloaded; the keys under `server` differ too and hold from the next start"
+            ),
+            Err(error) => tracing::error!(
+                error = format!("{error:#}"),
+                "the new profile is refused; the old one stands"
+            ),
+        }
+    }
+}
+
+/// SIGHUPs, where there are such. Made before listening: until then the signal would end the process.
+struct Hangups(#[cfg(unix)] tokio::signal::unix::Signal);
+
+impl Hangups {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self(
+            #[cfg(unix)]
+            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?,
+        ))
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        if self.0.recv().await.is_some() {
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Completes on SIGTERM or Ctrl-C; a second one ends the process at once, for those who cannot wait for the drain. Set

@@ -9,16 +9,18 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use futures_util::FutureExt;
 use holdoff_admission_tower::{Asked, Permit, Place, Run};
-use holdoff_contract::{Code, field_name};
-use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use holdoff_contract::Code;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::json;
 
 use crate::app::App;
 use crate::clock;
-use crate::entry::{self, Entered, Route, enter, refuse};
+use crate::entry::{Arrived, PAUSE, Route, enter, refuse};
+use crate::once::{Answer, Claim, Waited};
 use crate::problem::{Problem, json as answer};
-use crate::tasks::{State as TaskState, View, whole_ms};
+use crate::submit::{dead_letters, look_up, submit};
+use crate::tasks::{Known, whole_ms};
 
 /// Most bytes of a fixture's members.
 const MAX_FIXTURE_BYTES: usize = 16 * 1024;
@@ -29,7 +31,12 @@ pub(crate) fn main(app: &App, with_metrics: bool) -> Router {
         .route("/v1/work", post(work).get(work))
         .route("/v1/tasks", post(submit))
         .route("/v1/tasks/{id}", get(look_up))
+        .route("/v1/dead-letters", get(dead_letters))
         .route("/healthz", get(health))
+        .route(
+            "/openapi.json",
+            get(async || answer(StatusCode::OK, &crate::api::document())),
+        )
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed);
     if with_metrics {
@@ -65,9 +72,14 @@ async fn not_allowed(method: Method) -> Response<Body> {
 async fn health(State(app): State<App>) -> Response<Body> {
     let snapshot = app.admission().snapshot();
     let status = if snapshot.draining { "draining" } else { "ok" };
+    let journal = match &app.ledger {
+        None => "none",
+        Some(ledger) if ledger.is_down() => "failing",
+        Some(_) => "ok",
+    };
     answer(
         StatusCode::OK,
-        &json!({"status": status, "state": snapshot.state.as_str()}),
+        &json!({"status": status, "state": snapshot.state.as_str(), "journal": journal}),
     )
 }
 
@@ -80,14 +92,14 @@ async fn metrics(State(app): State<App>) -> Response<Body> {
 }
 
 /// How work under a permit ended.
-enum Ended {
+pub(crate) enum Ended {
     Done(Duration),
     Failed,
     Overdue,
 }
 
 /// Runs the work under its permit. A panic is a failure of this work only.
-async fn run(app: &App, permit: Permit, duration: Duration) -> Ended {
+pub(crate) async fn run(app: &App, permit: Permit, duration: Duration) -> Ended {
     let started = clock::now();
     let work = AssertUnwindSafe(app.worker.work(duration)).catch_unwind();
     match permit.run(work).await {
@@ -115,26 +127,74 @@ async fn run(app: &App, permit: Permit, duration: Duration) -> Ended {
     }
 }
 
-/// `POST /v1/work`: the caller waits.
+/// `POST /v1/work`: the caller waits. Under a key the work is done once.
 async fn work(State(app): State<App>, request: Request<Body>) -> Response<Body> {
-    let Entered {
-        asked,
-        place,
-        class,
-        duration,
-        at,
-        ..
-    } = match enter(&app, request, Route::Work).await {
-        Ok(entered) => entered,
-        Err(response) => return response,
+    match enter(&app, request, Route::Work).await {
+        Ok((arrived, place)) => keyed(&app, &arrived, place)
+            .await
+            .unwrap_or_else(std::convert::identity),
+        Err(response) => response,
+    }
+}
+
+/// Does the work, or answers what the first request under its key was answered.
+async fn keyed(
+    app: &App,
+    arrived: &Arrived,
+    mut place: Option<Place>,
+) -> Result<Response<Body>, Response<Body>> {
+    let mut claim = None;
+    if let Some((key, print)) = &arrived.key {
+        let until = arrived.patience(app);
+        // Each turn either takes the key or waits for somebody else's work, until the caller's time is over.
+        while claim.is_none() {
+            let (own, waiting) = Claim::new(app, key);
+            let first = match app.tasks.claim(key, *print, clock::now(), waiting) {
+                Ok(()) => {
+                    claim = Some(own);
+                    break;
+                }
+                Err(known) => {
+                    own.forgo();
+                    match known {
+                        Known::Work(first) => first,
+                        other => return Err(arrived.refuse_known(&other)),
+                    }
+                }
+            };
+            place = None;
+            let left = until.saturating_duration_since(clock::now());
+            match app.waiters.wait(first, left).await {
+                Waited::Answer(answer) => return Ok(answer.to_response()),
+                Waited::Free => {}
+                Waited::TooLong => return Err(refuse(arrived.asked.overdue())),
+                Waited::TooMany => return Err(arrived.refuse(Code::ConcurrencyLimit, PAUSE.0, PAUSE.1)),
+            }
+        }
+    }
+    let place = match place {
+        Some(place) => place,
+        None => arrived.admit(app).map_err(refuse)?,
     };
+    let response = do_work(app, arrived, place).await?;
+    let Some(claim) = claim else { return Ok(response) };
+    let (answer, response) = Answer::keep(response).await;
+    if let Some(answer) = answer {
+        claim.answer(answer);
+    }
+    Ok(response)
+}
+
+/// The answer of work that was done is `Ok`; everything else leaves the key free.
+async fn do_work(app: &App, arrived: &Arrived, place: Place) -> Result<Response<Body>, Response<Body>> {
+    let Arrived { asked, class, .. } = arrived;
     let predicted = place.predicted_wait();
     let permit = match place.turn().await {
         Ok(permit) => permit,
-        Err(rejection) => return refuse(asked.refusal(rejection)),
+        Err(rejection) => return Err(refuse(asked.refusal(rejection))),
     };
-    let waited = clock::now().saturating_duration_since(at);
-    match run(&app, permit, duration).await {
+    let waited = clock::now().saturating_duration_since(arrived.at);
+    match run(app, permit, arrived.duration).await {
         Ended::Done(service) => {
             let mut response = answer(
                 StatusCode::OK,
@@ -143,102 +203,18 @@ async fn work(State(app): State<App>, request: Request<Body>) -> Response<Body> 
                     "predicted_wait_ms": whole_ms(predicted), "service_ms": whole_ms(service),
                 }),
             );
-            advise(&app, &asked, response.headers_mut(), false);
-            response
+            advise(app, asked, response.headers_mut(), false);
+            Ok(response)
         }
-        Ended::Failed => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the work failed").into_response(),
-        Ended::Overdue => refuse(asked.overdue()),
-    }
-}
-
-/// `POST /v1/tasks`: accepted work is run behind a `Location`.
-async fn submit(State(app): State<App>, request: Request<Body>) -> Response<Body> {
-    let Entered {
-        asked,
-        place,
-        class,
-        duration,
-        key,
-        ..
-    } = match enter(&app, request, Route::Tasks).await {
-        Ok(entered) => entered,
-        Err(response) => return response,
-    };
-    let id = clock::task_id();
-    let now = clock::now();
-    let deferred = place.poll_after().is_some();
-    let expected = place
-        .poll_after()
-        .unwrap_or(place.predicted_wait().saturating_add(duration));
-    let view = match app.tasks.accept(id, &class, asked.ask.tier, now, expected, key) {
-        Ok(view) => view,
-        // The same key came in while this one was on its way; the place is given back.
-        Err(known) => return entry::repeated(known),
-    };
-    let mut response = accepted(&view);
-    advise(&app, &asked, response.headers_mut(), deferred);
-    tokio::spawn(async move {
-        let (state, code) = run_task(&app, id, place, duration).await;
-        app.tasks.ended(id, clock::now(), state, code);
-    });
-    response
-}
-
-/// Waits for the task's turn and runs it; the result is its end.
-async fn run_task(app: &App, id: uuid::Uuid, place: Place, duration: Duration) -> (TaskState, Option<Code>) {
-    match place.turn().await {
-        Ok(permit) => {
-            app.tasks.started(id, clock::now());
-            match run(app, permit, duration).await {
-                Ended::Done(_) => (TaskState::Done, None),
-                Ended::Failed => (TaskState::Failed, None),
-                Ended::Overdue => (TaskState::Expired, Some(Code::DeadlineExpired)),
-            }
+        Ended::Failed => {
+            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the work failed").into_response())
         }
-        Err(rejection) => match rejection.overload.code {
-            code @ Some(Code::DeadlineExpired | Code::DeadlineUnattainable) => (TaskState::Expired, code),
-            code => (TaskState::Evicted, code),
-        },
+        Ended::Overdue => Err(refuse(asked.overdue())),
     }
-}
-
-/// 202 with the task's place.
-pub(crate) fn accepted(view: &View) -> Response<Body> {
-    let mut response = described(StatusCode::ACCEPTED, view);
-    if let Ok(location) = HeaderValue::try_from(format!("/v1/tasks/{}", view.id)) {
-        response.headers_mut().insert(LOCATION, location);
-    }
-    response
-}
-
-async fn look_up(State(app): State<App>, Path(id): Path<String>) -> Response<Body> {
-    let view = id.parse().ok().and_then(|id| app.tasks.view(id, clock::now()));
-    match view {
-        Some(view) => described(StatusCode::OK, &view),
-        None => Problem::field(
-            StatusCode::NOT_FOUND,
-            "task",
-            &id,
-            "a task of this server that it still remembers",
-        )
-        .into_response(),
-    }
-}
-
-/// A task's document, with the time of the next look while it has not ended.
-fn described(status: StatusCode, view: &View) -> Response<Body> {
-    let mut response = answer(status, view);
-    if let Some(poll) = view.poll_after {
-        let headers = response.headers_mut();
-        let ms = whole_ms(poll).max(1);
-        headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
-        headers.insert(field_name::RETRY_AFTER_MS, HeaderValue::from(ms));
-    }
-    response
 }
 
 /// The signal of a success.
-fn advise(app: &App, asked: &Asked, headers: &mut HeaderMap, deferred: bool) {
+pub(crate) fn advise(app: &App, asked: &Asked, headers: &mut HeaderMap, deferred: bool) {
     let degraded = app
         .fixtures
         .as_ref()

@@ -1,16 +1,22 @@
 //! A server's life: bind, run, drain, stop.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdoff_admission::ProfileError;
 use holdoff_admission_tower::{Admission, ForeignDeadlines, Gate};
+use holdoff_journal::JournalError;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, ByToken, Identities, Shared};
+use crate::background::Background;
+use crate::durable::{self, BadRecord, Ledger};
 use crate::fixtures::Fixtures;
+use crate::once::Waiters;
+use crate::reload::Reloader;
 use crate::tasks::Tasks;
 use crate::telemetry::Telemetry;
 use crate::worker::Worker;
@@ -30,6 +36,12 @@ pub enum StartError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The journal of tasks cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The journal holds something that is no task.
+    #[error(transparent)]
+    Record(#[from] BadRecord),
     /// A log or trace cannot be written.
     #[error(transparent)]
     Observe(#[from] crate::ObserveError),
@@ -79,7 +91,7 @@ impl Server {
     /// Binds the listeners and starts admission on the current runtime.
     ///
     /// # Errors
-    /// A value outside its range, or an address that cannot be listened on.
+    /// A value outside its range, an address that cannot be listened on, or a data directory that cannot be used.
     pub async fn bind(config: ServerConfig) -> Result<Self, StartError> {
         config.validate()?;
         let identities = Arc::new(Identities::new(&config)?);
@@ -92,6 +104,7 @@ impl Server {
             }
             None => (None, addr),
         };
+        let (ledger, kept) = open_ledger(config.data).await?;
         let most = Duration::from_millis(config.limits.max_duration_ms);
         let worker = Arc::new(Worker::new(config.seed, most));
         let writer = config.observe.start(clock::now())?;
@@ -111,15 +124,20 @@ impl Server {
         let app = Arc::new(Shared {
             gate: Gate::new(admission)
                 .grease(config.fixtures)
-                .identify(ByToken(identities))
+                .identify(ByToken(Arc::clone(&identities)))
                 .foreign_deadlines(foreign),
             worker,
-            tasks: Tasks::new(config.limits.ended_tasks),
+            tasks: Tasks::new(&config.limits),
+            ledger,
+            waiters: Waiters::new(),
+            background: Background::default(),
+            identities,
             limits: config.limits,
             fixtures,
             page: telemetry.page,
             admin: config.observe.admin,
         });
+        durable::restore(&app, kept);
         Ok(Self {
             app,
             listener,
@@ -149,6 +167,11 @@ impl Server {
         self.app.admission()
     }
 
+    /// A handle that gives the running server another configuration.
+    pub fn reloader(&self) -> Reloader {
+        Reloader::new(&self.app)
+    }
+
     /// The fixtures, where the configuration switched them on.
     pub fn fixtures(&self) -> Option<&Fixtures> {
         self.app.fixtures.as_ref()
@@ -160,6 +183,7 @@ impl Server {
         let stop = CancellationToken::new();
         // However this future ends, the listeners and the upkeep stop with it.
         let _stop_on_drop = stop.clone().drop_guard();
+        let _halt_on_drop = self.app.background.stop_on_drop();
         let most = self.app.limits.max_connections;
         let main = routes::main(&self.app, self.metrics_listener.is_none());
         let main = listen::serve(self.listener, main, most, stop.clone());
@@ -180,7 +204,26 @@ impl Server {
             stop.cancel();
         };
         tokio::join!(main, metrics, life);
+        // Work that is kept is interrupted here and taken up by the next start; nothing of this server goes on.
+        app.background.stop().await;
+        if let Some(ledger) = &app.ledger {
+            ledger.close().await;
+        }
     }
+}
+
+/// The journal in this directory, with what it holds.
+async fn open_ledger(folder: Option<PathBuf>) -> Result<(Option<Ledger>, Vec<durable::Kept>), StartError> {
+    let Some(folder) = folder else {
+        tracing::warn!(
+            "no data directory: non-sheddable tasks are refused, since nothing kept would survive this process"
+        );
+        return Ok((None, Vec::new()));
+    };
+    let opened = tokio::task::spawn_blocking(move || Ledger::open(&folder)).await;
+    // The journal catches the panics of its database; should one come through, it is a journal that does not open.
+    let (ledger, kept) = opened.unwrap_or(Err(StartError::Journal(JournalError::Closed)))?;
+    Ok((Some(ledger), kept))
 }
 
 async fn listen_on(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
@@ -207,7 +250,8 @@ async fn drain(app: &App) {
     let limit = app.limits.drain();
     tracing::info!(tickets = app.admission().snapshot().tickets, ?limit, "draining");
     let idle = async {
-        while app.admission().snapshot().tickets > 0 {
+        // A task has ended once its end is kept.
+        while app.admission().snapshot().tickets > 0 || app.tasks.live() > 0 {
             clock::sleep(LOOK_EVERY).await;
         }
     };
@@ -216,7 +260,8 @@ async fn drain(app: &App) {
         Err(_) => tracing::warn!(
             tickets = app.admission().snapshot().tickets,
             tasks = app.tasks.live(),
-            "accepted work is cut off: it did not finish in time"
+            kept = app.ledger.is_some(),
+            "accepted work is cut off: it did not finish in time; non-sheddable tasks are kept for the next start"
         ),
     }
 }

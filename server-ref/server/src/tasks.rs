@@ -1,40 +1,63 @@
 //! Tasks behind a `Location`: bounded, with every end in sight.
 //!
-//! Live tasks are bounded by admission's queues and workers. Ended ones stay for those who poll, up to a limit; then
-//! the one that ended first is forgotten.
+//! Live tasks are bounded by admission's queues and workers. Ended ones stay for those who poll, up to a limit; then the
+//! one that ended first is forgotten. A task whose key still stands is not forgotten: a repeat must find it. Non-sheddable
+//! work that did not end well stays as a dead letter of its owner, in a list of its own, so that a flood of good ends does
+//! not wash it away.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdoff_contract::{Code, IdempotencyKey, Tenant, Tier};
-use serde::Serialize;
+use holdoff_contract::{Code, Tenant, Tier};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use uuid::Uuid;
+
+use crate::config::Limits;
+use crate::keys::{Key, KeyLimits, Keys, Print, Settled, Taken};
+use crate::once::Answer;
 
 /// Shortest and longest polling hint: fast enough to be of use, slow enough not to be load.
 const POLL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+/// Most dead letters of one answer, the newest first.
+pub(crate) const DEAD_LETTERS_SHOWN: usize = 100;
 
-/// How long a key stands for its task (CONTRACT section 3).
-const KEY_TIME: Duration = Duration::from_secs(24 * 3600);
-
-/// The key of an operation. The tenant is part of it, so that nobody meets somebody else's.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) tenant: Option<Tenant>,
-    pub(crate) key: IdempotencyKey,
-}
-
-/// What a key that came before stands for.
+/// What a key that came before stands for, or why it cannot be taken.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
-    /// The same payload: this task.
-    Same(Box<View>),
+    /// This task.
+    Task(Box<View>),
+    /// This task, once it is durable.
+    Pending(Uuid, watch::Receiver<Standing>),
+    /// Work whose caller waits, or waited.
+    Work(Waiting),
     /// Another payload.
-    Other(Key),
+    Other,
+    /// The tenant has as many keys as it may.
+    TenantFull,
+    /// There are as many keys as there may be.
+    Full,
+}
+
+/// The answer of the first request under a key, once it has one. A closed channel: it got none, and nothing stands.
+pub(crate) type Waiting = watch::Receiver<Option<Arc<Answer>>>;
+
+/// Whether a task that must be durable is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Pending,
+    Durable,
+}
+
+#[derive(Clone, Debug)]
+enum Holder {
+    Task(Uuid),
+    Work(Waiting),
 }
 
 /// Where a task is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
     Queued,
@@ -51,18 +74,37 @@ impl State {
     }
 }
 
+/// A task to be entered.
 #[derive(Clone, Debug)]
-pub(crate) struct Task {
-    key: Option<Key>,
-    class: String,
-    tier: Tier,
+pub(crate) struct NewTask {
+    pub(crate) class: String,
+    pub(crate) tier: Tier,
+    pub(crate) tenant: Option<Tenant>,
+    pub(crate) key: Option<(Arc<Key>, Print)>,
+    /// When it should be done: the base of the polling hint.
+    pub(crate) expected_in: Duration,
+    /// It has a record, which must be forgotten with it; while this is pending, nobody may be told of it.
+    pub(crate) record: Option<watch::Receiver<Standing>>,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    new: NewTask,
     state: State,
     code: Option<Code>,
     accepted: Instant,
-    /// When it should be done: the base of the polling hint.
     expected: Instant,
     waited: Option<Duration>,
     service: Option<Duration>,
+    /// It is in the list of dead letters.
+    dead: bool,
+}
+
+/// How a task ended.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) state: State,
+    pub(crate) code: Option<Code>,
 }
 
 /// A task as its owner sees it.
@@ -73,11 +115,11 @@ pub(crate) struct View {
     class: String,
     tier: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<String>,
+    pub(crate) code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    waited_ms: Option<u64>,
+    pub(crate) waited_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    service_ms: Option<u64>,
+    pub(crate) service_ms: Option<u64>,
     #[serde(skip)]
     pub(crate) poll_after: Option<Duration>,
 }
@@ -85,69 +127,117 @@ pub(crate) struct View {
 pub(crate) struct Tasks {
     table: Mutex<Table>,
     most_ended: usize,
+    most_dead: usize,
 }
 
-#[derive(Default)]
 struct Table {
     tasks: HashMap<Uuid, Task>,
-    /// Never more than there are tasks: a key leaves with its task.
-    keys: HashMap<Key, (u64, Uuid)>,
+    keys: Keys<Holder>,
+    /// Ended, without a key, not dead letters: the first goes first.
     ended: VecDeque<Uuid>,
+    dead: VecDeque<Uuid>,
+    live: usize,
+    /// Forgotten tasks whose record must go too.
+    forgotten: Vec<Uuid>,
 }
 
 impl Tasks {
-    pub(crate) fn new(most_ended: usize) -> Self {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let keys = Keys::new(KeyLimits {
+            time: Duration::from_millis(limits.key_ms),
+            all: limits.keys,
+            tenant: limits.keys_per_tenant,
+        });
         Self {
-            table: Mutex::default(),
-            most_ended,
+            table: Mutex::new(Table {
+                tasks: HashMap::new(),
+                keys,
+                ended: VecDeque::new(),
+                dead: VecDeque::new(),
+                live: 0,
+                forgotten: Vec::new(),
+            }),
+            most_ended: limits.ended_tasks,
+            most_dead: limits.dead_letters,
         }
     }
 
-    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Enters an accepted task, or says what its key stands for already.
-    pub(crate) fn accept(
-        &self,
-        id: Uuid,
-        class: &str,
-        tier: Tier,
-        now: Instant,
-        expected_in: Duration,
-        key: Option<(Key, u64)>,
-    ) -> Result<View, Known> {
+    pub(crate) fn accept(&self, id: Uuid, new: NewTask, now: Instant) -> Result<View, Known> {
         let mut table = self.table();
-        if let Some((key, print)) = &key {
-            if let Some(known) = table.known(key, *print, now) {
-                return Err(known);
-            }
-            table.keys.insert(key.clone(), (*print, id));
+        if let Some((key, print)) = &new.key {
+            table.expire(now);
+            let taken = table.keys.take(key, *print, now, Holder::Task(id));
+            taken.map_err(|taken| table.known(taken, now))?;
         }
-        let task = Task {
-            key: key.map(|(key, _)| key),
-            class: class.to_owned(),
-            tier,
-            state: State::Queued,
-            code: None,
-            accepted: now,
-            expected: now.checked_add(expected_in).unwrap_or(now),
-            waited: None,
-            service: None,
-        };
+        let task = Task::new(new, now, now);
         let view = task.view(id, now);
         table.tasks.insert(id, task);
+        table.live += 1;
+        drop(table);
         Ok(view)
     }
 
-    /// True when this key stands for a task.
+    /// Puts back a task that was promised before a restart. Call in the order in which they were accepted.
+    pub(crate) fn restore(&self, id: Uuid, new: NewTask, accepted: Instant, now: Instant) {
+        let mut table = self.table();
+        if let Some((key, print)) = &new.key {
+            table.keys.put(key, *print, accepted, Holder::Task(id));
+        }
+        table.tasks.insert(id, Task::new(new, accepted, now));
+        table.live += 1;
+    }
+
+    /// Its record could not be written: it never was.
+    pub(crate) fn withdraw(&self, id: Uuid) {
+        let mut table = self.table();
+        if let Some(task) = table.tasks.remove(&id) {
+            table.live -= 1;
+            if let Some((key, _)) = task.new.key {
+                table.keys.free(&key);
+            }
+        }
+    }
+
+    /// True when this key stands for something.
     pub(crate) fn knows(&self, key: &Key) -> bool {
-        self.table().keys.contains_key(key)
+        self.table().keys.contains(key)
     }
 
     /// What this key stands for.
-    pub(crate) fn known(&self, key: &Key, print: u64, now: Instant) -> Option<Known> {
-        self.table().known(key, print, now)
+    pub(crate) fn known(&self, key: &Key, print: Print, now: Instant) -> Option<Known> {
+        let mut table = self.table();
+        table.expire(now);
+        let taken = table.keys.get(key, print)?;
+        Some(table.known(taken, now))
+    }
+
+    /// Gives a key to work whose caller waits, or says what it stands for already.
+    pub(crate) fn claim(
+        &self,
+        key: &Arc<Key>,
+        print: Print,
+        now: Instant,
+        waiting: Waiting,
+    ) -> Result<(), Known> {
+        let mut table = self.table();
+        table.expire(now);
+        let taken = table.keys.take(key, print, now, Holder::Work(waiting));
+        taken.map_err(|taken| table.known(taken, now))
+    }
+
+    /// The work under this key has an answer that stands, or it has none and the key is free.
+    pub(crate) fn settle(&self, key: &Key, stands: bool) {
+        let mut table = self.table();
+        if stands {
+            table.keys.settle(key);
+        } else {
+            table.keys.free(key);
+        }
     }
 
     pub(crate) fn started(&self, id: Uuid, now: Instant) {
@@ -157,84 +247,178 @@ impl Tasks {
         }
     }
 
-    /// Ends a task, and forgets the oldest ended one beyond the limit.
-    pub(crate) fn ended(&self, id: Uuid, now: Instant, state: State, code: Option<Code>) {
+    /// What would be seen if the task ended so now.
+    pub(crate) fn preview(&self, id: Uuid, now: Instant, end: &End) -> Option<View> {
+        let mut task = self.table().tasks.get(&id)?.clone();
+        task.end(now, end);
+        Some(task.view(id, now))
+    }
+
+    /// Ends a task, and forgets the oldest ended ones beyond the limits.
+    pub(crate) fn ended(&self, id: Uuid, now: Instant, end: &End) {
         let mut table = self.table();
-        let Some(task) = table.tasks.get_mut(&id) else {
-            return;
-        };
-        if task.state.is_terminal() {
-            return;
+        table.end(id, now, end);
+        table.trim(self.most_ended, self.most_dead);
+    }
+
+    /// Puts back the times of a task that ended before a restart, after [`Tasks::ended`].
+    pub(crate) fn restore_times(&self, id: Uuid, waited: Option<Duration>, service: Option<Duration>) {
+        if let Some(task) = self.table().tasks.get_mut(&id) {
+            (task.waited, task.service) = (waited, service);
         }
-        task.state = state;
-        task.code = code;
-        let since = now.saturating_duration_since(task.accepted);
-        task.service = task.waited.map(|waited| since.saturating_sub(waited));
-        // Nothing was done, so the caller may have it done under the same key.
-        let freed = if task.waited.is_none() {
-            task.key.take()
-        } else {
-            None
-        };
-        if let Some(key) = freed {
-            table.free(&key, id);
-        }
-        table.ended.push_back(id);
-        while table.ended.len() > self.most_ended {
-            if let Some(oldest) = table.ended.pop_front() {
-                table.forget(oldest);
-            }
-        }
+    }
+
+    /// Tasks whose record must go, because they are forgotten.
+    pub(crate) fn take_forgotten(&self) -> Vec<Uuid> {
+        std::mem::take(&mut self.table().forgotten)
     }
 
     pub(crate) fn view(&self, id: Uuid, now: Instant) -> Option<View> {
         self.table().tasks.get(&id).map(|task| task.view(id, now))
     }
 
+    /// The newest dead letters of this owner, and how many there are.
+    pub(crate) fn dead_letters(&self, owner: Option<&Tenant>, now: Instant) -> (Vec<View>, usize) {
+        let table = self.table();
+        let all = table.dead.iter().rev().filter_map(|id| {
+            let task = table.tasks.get(id)?;
+            (task.new.tenant.as_ref() == owner).then_some((*id, task))
+        });
+        let mut shown = Vec::new();
+        let mut count = 0;
+        for (id, task) in all {
+            count += 1;
+            if shown.len() < DEAD_LETTERS_SHOWN {
+                shown.push(task.view(id, now));
+            }
+        }
+        (shown, count)
+    }
+
     /// Tasks that have not ended.
     pub(crate) fn live(&self) -> usize {
-        let table = self.table();
-        table.tasks.len() - table.ended.len()
+        self.table().live
     }
 }
 
 impl Table {
-    fn known(&self, key: &Key, print: u64, now: Instant) -> Option<Known> {
-        let (first, id) = self.keys.get(key)?;
-        let task = self.tasks.get(id)?;
-        if now.saturating_duration_since(task.accepted) > KEY_TIME {
-            return None;
+    fn known(&self, taken: Taken<Holder>, now: Instant) -> Known {
+        match taken {
+            Taken::By(Holder::Work(waiting)) => Known::Work(waiting),
+            Taken::By(Holder::Task(id)) => match self.tasks.get(&id) {
+                Some(task) => match &task.new.record {
+                    Some(standing) if *standing.borrow() == Standing::Pending => {
+                        Known::Pending(id, standing.clone())
+                    }
+                    _ => Known::Task(Box::new(task.view(id, now))),
+                },
+                // A key goes before its task, so this is not reached; another payload is the safe answer.
+                None => Known::Other,
+            },
+            Taken::ByAnother => Known::Other,
+            Taken::TenantFull => Known::TenantFull,
+            Taken::Full => Known::Full,
         }
-        let same = *first == print;
-        Some(if same {
-            Known::Same(Box::new(task.view(*id, now)))
-        } else {
-            Known::Other(key.clone())
-        })
+    }
+
+    /// Lets go of the keys whose time is over; their tasks then age like any other.
+    fn expire(&mut self, now: Instant) {
+        for holder in self.keys.expire(now) {
+            if let Holder::Task(id) = holder
+                && let Some(task) = self.tasks.get_mut(&id)
+            {
+                task.new.key = None;
+                if !task.dead {
+                    self.ended.push_back(id);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, id: Uuid, now: Instant, end: &End) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| !task.state.is_terminal()) else {
+            return;
+        };
+        self.live -= 1;
+        task.end(now, end);
+        if let Some((key, _)) = task.new.key.clone() {
+            let settled = if task.waited.is_none() {
+                // Nothing was done, so the caller may have it done under the same key.
+                self.keys.free(&key);
+                Settled::Gone
+            } else {
+                self.keys.settle(&key)
+            };
+            if settled == Settled::Gone {
+                task.new.key = None;
+            }
+        }
+        task.dead = task.new.tier == Tier::NonSheddable && task.state != State::Done;
+        if task.dead {
+            self.dead.push_back(id);
+        } else if task.new.key.is_none() {
+            self.ended.push_back(id);
+        }
+    }
+
+    fn trim(&mut self, most_ended: usize, most_dead: usize) {
+        while self.dead.len() > most_dead
+            && let Some(oldest) = self.dead.pop_front()
+        {
+            if let Some(task) = self.tasks.get_mut(&oldest) {
+                task.dead = false;
+                // Where its key still stands it goes with the key.
+                if task.new.key.is_none() {
+                    self.forget(oldest);
+                }
+            }
+        }
+        while self.ended.len() > most_ended
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.forget(oldest);
+        }
     }
 
     fn forget(&mut self, id: Uuid) {
-        if let Some(key) = self.tasks.remove(&id).and_then(|task| task.key) {
-            self.free(&key, id);
-        }
-    }
-
-    /// Frees a key of this task. After its time a key can stand for a younger task: that one keeps it.
-    fn free(&mut self, key: &Key, id: Uuid) {
-        if self.keys.get(key).is_some_and(|(_, owner)| *owner == id) {
-            self.keys.remove(key);
+        if self
+            .tasks
+            .remove(&id)
+            .is_some_and(|task| task.new.record.is_some())
+        {
+            self.forgotten.push(id);
         }
     }
 }
 
 impl Task {
+    fn new(new: NewTask, accepted: Instant, now: Instant) -> Self {
+        Self {
+            expected: now.checked_add(new.expected_in).unwrap_or(now),
+            new,
+            state: State::Queued,
+            code: None,
+            accepted,
+            waited: None,
+            service: None,
+            dead: false,
+        }
+    }
+
+    fn end(&mut self, now: Instant, end: &End) {
+        self.state = end.state;
+        self.code.clone_from(&end.code);
+        let since = now.saturating_duration_since(self.accepted);
+        self.service = self.waited.map(|waited| since.saturating_sub(waited));
+    }
+
     fn view(&self, id: Uuid, now: Instant) -> View {
         let left = self.expected.saturating_duration_since(now).clamp(POLL.0, POLL.1);
         View {
             id,
             state: self.state,
-            class: self.class.clone(),
-            tier: self.tier.as_str(),
+            class: self.new.class.clone(),
+            tier: self.new.tier.as_str(),
             code: self.code.as_ref().map(ToString::to_string),
             waited_ms: self.waited.map(whole_ms),
             service_ms: self.service.map(whole_ms),
@@ -249,72 +433,5 @@ pub(crate) fn whole_ms(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock;
-
-    #[test]
-    fn ended_tasks_are_forgotten_oldest_first_and_live_ones_never() {
-        let tasks = Tasks::new(2);
-        let now = clock::now();
-        let ids: Vec<Uuid> = (0..4).map(|_| clock::task_id()).collect();
-        for id in &ids {
-            assert!(
-                tasks
-                    .accept(*id, "x", Tier::Deferrable, now, Duration::ZERO, None)
-                    .is_ok()
-            );
-        }
-        for id in &ids[..3] {
-            tasks.ended(*id, now, State::Done, None);
-            tasks.ended(*id, now, State::Failed, None); // the first ending stands
-        }
-        assert!(tasks.view(ids[0], now).is_none());
-        assert_eq!(tasks.view(ids[1], now).map(|task| task.state), Some(State::Done));
-        assert_eq!(
-            tasks.view(ids[3], now).map(|task| task.state),
-            Some(State::Queued)
-        );
-        assert_eq!(tasks.live(), 1);
-    }
-
-    #[test]
-    fn a_key_stands_for_one_task_until_its_time_is_over_or_nothing_was_done() {
-        let tasks = Tasks::new(8);
-        let now = clock::now();
-        let key = Key {
-            tenant: None,
-            key: IdempotencyKey::new("k").unwrap(),
-        };
-        let enter = |print: u64, now: Instant| {
-            let (id, key) = (clock::task_id(), Some((key.clone(), print)));
-            tasks
-                .accept(id, "x", Tier::Deferrable, now, Duration::ZERO, key)
-                .map(|view| view.id)
-        };
-        let first = enter(1, now).unwrap();
-        assert!(matches!(enter(1, now), Err(Known::Same(view)) if view.id == first));
-        assert!(matches!(enter(2, now), Err(Known::Other(_))));
-        tasks.ended(first, now, State::Evicted, None);
-        let second = enter(2, now).expect("nothing was done under the key");
-        tasks.started(second, now);
-        tasks.ended(second, now, State::Done, None);
-        assert!(matches!(enter(2, now), Err(Known::Same(view)) if view.id == second));
-        let later = now + KEY_TIME + Duration::from_secs(1);
-        let third = enter(1, later).expect("its time is over");
-        for _ in 0..8 {
-            let id = clock::task_id();
-            assert!(
-                tasks
-                    .accept(id, "x", Tier::Deferrable, later, Duration::ZERO, None)
-                    .is_ok()
-            );
-            tasks.ended(id, later, State::Done, None);
-        }
-        assert!(tasks.view(second, later).is_none(), "forgotten");
-        assert!(
-            matches!(enter(1, later), Err(Known::Same(view)) if view.id == third),
-            "the younger one keeps it"
-        );
-    }
-}
+#[path = "tasks_tests.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 use clap::Parser;
 use holdoff::tower::{CounterSnapshot, Error, Progress};
 use holdoff::{CallReport, Client, Compat};
-use holdoff_peers::client::{ClientAdapter, Flavour, deadline, read_on};
+use holdoff_peers::client::{ClientAdapter, Flavour, deadline, read_on, trace};
 use holdoff_peers::command::{CallCommand, Configure};
 use holdoff_peers::reply::Answered;
 use holdoff_peers::{headers, protocol};
@@ -17,10 +17,15 @@ struct Reqwest;
 
 impl Flavour for Reqwest {
     type Client = Client;
+    type Error = Error;
     const NAME: &'static str = "holdoff-reqwest";
     const CAPABILITIES: &'static [&'static str] = &[
         "deadline",
         "budget",
+        "hold_off",
+        "instances",
+        "vocabulary",
+        "tracing",
         "tier",
         "compat",
         "stream_body",
@@ -30,7 +35,7 @@ impl Flavour for Reqwest {
 
     fn configure(&self, configure: &Configure) -> anyhow::Result<Client> {
         let knobs = configure.policy.clone().unwrap_or_default();
-        let mut builder = Client::builder().policy(knobs.build()?);
+        let mut builder = Client::builder().policy(knobs.build()?).before_send(trace);
         if knobs.compat == Some(false) {
             builder = builder.compat(Compat::Off);
         }
@@ -39,6 +44,12 @@ impl Flavour for Reqwest {
         }
         for origin in &configure.trusted {
             builder = builder.trusted(origin.trim_end_matches('/'));
+        }
+        if !configure.instances.is_empty() {
+            builder = builder.instances(&configure.instances);
+        }
+        if let Some(vocabulary) = &configure.vocabulary {
+            builder = builder.vocabulary(vocabulary.clone());
         }
         Ok(builder.build()?)
     }
@@ -92,6 +103,10 @@ impl Flavour for Reqwest {
         let status = response.status().as_u16();
         read_on(reqwest::Body::from(response)).await;
         Ok(Ok(Answered { status, attempts }))
+    }
+
+    fn error(error: &Error) -> Option<&Error> {
+        Some(error)
     }
 
     fn counters(&self, client: &Client) -> CounterSnapshot {

@@ -3,12 +3,14 @@
 use anyhow::Context;
 use clap::Parser;
 use holdoff::tower::{
-    CallOptions, CallReport, CounterSnapshot, Error, OverloadLayer, OverloadService, Progress,
+    CallOptions, CallReport, CounterSnapshot, Error, InstanceList, OverloadLayer, OverloadService, Progress,
 };
 use holdoff_contract::read::Compat;
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
-use holdoff_peers::client::{ClientAdapter, Flavour, deadline, origins, read_on};
+use holdoff_peers::client::{ClientAdapter, Flavour, deadline, origins, read_on, trace};
 use holdoff_peers::command::{CallCommand, Configure};
+#[cfg(feature = "mutants")]
+use holdoff_peers::mutant::client::ClientMutant;
 use holdoff_peers::reply::Answered;
 use holdoff_peers::transport::{Payload, Transport};
 use holdoff_peers::{headers, protocol};
@@ -21,7 +23,7 @@ struct Args {
     /// Break one rule.
     #[cfg(feature = "mutants")]
     #[arg(long, value_enum)]
-    mutant: Option<holdoff_peers::mutant::client::ClientMutant>,
+    mutant: Option<ClientMutant>,
 }
 
 struct Tower {
@@ -30,9 +32,20 @@ struct Tower {
 
 impl Flavour for Tower {
     type Client = OverloadService<Transport>;
+    type Error = Error;
     const NAME: &'static str = "holdoff-tower";
-    const CAPABILITIES: &'static [&'static str] =
-        &["deadline", "budget", "tier", "compat", "stream_body", "cancel"];
+    const CAPABILITIES: &'static [&'static str] = &[
+        "deadline",
+        "budget",
+        "hold_off",
+        "instances",
+        "vocabulary",
+        "tracing",
+        "tier",
+        "compat",
+        "stream_body",
+        "cancel",
+    ];
 
     fn configure(&self, configure: &Configure) -> anyhow::Result<Self::Client> {
         let knobs = configure.policy.clone().unwrap_or_default();
@@ -43,7 +56,7 @@ impl Flavour for Tower {
             .map_or(knobs.clone(), |mutant| mutant.knobs(knobs));
         let policy = knobs.build()?;
         let hint_cap = policy.hint_cap();
-        let mut layer = OverloadLayer::builder().policy(policy);
+        let mut layer = OverloadLayer::builder().policy(policy).before_send(trace);
         if knobs.compat == Some(false) {
             layer = layer.compat(Compat::Off);
         }
@@ -52,6 +65,19 @@ impl Flavour for Tower {
         }
         for origin in origins(&configure.trusted)? {
             layer = layer.trusted(origin);
+        }
+        if !configure.instances.is_empty() {
+            layer = layer.instances(InstanceList::new(origins(&configure.instances)?)?);
+        }
+        #[cfg(feature = "mutants")]
+        if let Some(mutant) = self.args.mutant {
+            layer = mutant.entropy(layer);
+        }
+        let vocabulary = configure.vocabulary.clone();
+        #[cfg(feature = "mutants")]
+        let vocabulary = vocabulary.filter(|_| self.args.mutant != Some(ClientMutant::IgnoresVocabulary));
+        if let Some(vocabulary) = vocabulary {
+            layer = layer.vocabulary(vocabulary);
         }
         let transport = Transport::new();
         #[cfg(feature = "mutants")]
@@ -75,9 +101,17 @@ impl Flavour for Tower {
             options = options.deadline(deadline);
         }
         if let Some(tier) = &request.tier {
-            options = options.tier(tier.parse::<Tier>()?);
+            let tier = tier.parse::<Tier>()?;
+            #[cfg(feature = "mutants")]
+            let tier = self.args.mutant.map_or(tier, |mutant| mutant.tier(tier));
+            options = options.tier(tier);
         }
         if let Some(class) = &request.task_class {
+            #[cfg(feature = "mutants")]
+            let class = self
+                .args
+                .mutant
+                .map_or(class.as_str(), |mutant| mutant.class(class));
             options = options.task_class(TaskClass::new(class)?);
         }
         if let Some(tenant) = &request.tenant {
@@ -109,6 +143,10 @@ impl Flavour for Tower {
         let status = response.status().as_u16();
         read_on(response.into_body()).await;
         Ok(Ok(Answered { status, attempts }))
+    }
+
+    fn error(error: &Error) -> Option<&Error> {
+        Some(error)
     }
 
     fn counters(&self, client: &Self::Client) -> CounterSnapshot {

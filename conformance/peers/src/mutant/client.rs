@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use clap::ValueEnum;
+use holdoff::tower::OverloadLayerBuilder;
 use holdoff_contract::read::{Compat, Head, ReadOptions, Reading};
 use holdoff_contract::write::{self, Audience};
-use holdoff_contract::{Applied, Granularity, Hint, Overload, Retry, field_name};
+use holdoff_contract::{Applied, Granularity, Hint, Overload, Retry, Scope, Tier, field_name};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -46,6 +47,26 @@ pub enum ClientMutant {
     HintOnAnyStatus,
     /// Sends its tenant to everybody (REQ-07).
     TenantToAll,
+    /// Hears every refusal as one for its own request only (CLI-15).
+    IgnoresHoldOff,
+    /// Holds everybody back for half as long as it was told (CLI-15).
+    HalvesHoldOff,
+    /// Lets go of all held calls in the same instant (CLI-15).
+    ReleasesAtOnce,
+    /// Lets a deferrable reject hold critical work: takes all work for deferrable (CLI-16).
+    HoldsEveryTier,
+    /// Reads only the contract's words, whatever was declared (CLI-26).
+    IgnoresVocabulary,
+    /// Takes x-ratelimit-reset for seconds without being told so (CMP-05).
+    GuessesReset,
+    /// Says the same parent on every attempt (REQ-09).
+    OneParent,
+    /// Sends another task class in place of one outside the grammar (REQ-10).
+    MendsFields,
+    /// Lets any number of calls wait (CLI-24).
+    EndlessWaitingRoom,
+    /// Takes elsewhere for after, and comes back to the same instance (CLI-07).
+    StaysHere,
 }
 
 impl ClientMutant {
@@ -67,6 +88,14 @@ impl ClientMutant {
             Self::AdviceIsError => "CLI-19",
             Self::HintOnAnyStatus => "HNT-15",
             Self::TenantToAll => "REQ-07",
+            Self::IgnoresHoldOff | Self::HalvesHoldOff | Self::ReleasesAtOnce => "CLI-15",
+            Self::HoldsEveryTier => "CLI-16",
+            Self::IgnoresVocabulary => "CLI-26",
+            Self::GuessesReset => "CMP-05",
+            Self::OneParent => "REQ-09",
+            Self::MendsFields => "REQ-10",
+            Self::EndlessWaitingRoom => "CLI-24",
+            Self::StaysHere => "CLI-07",
         }
     }
 
@@ -86,6 +115,10 @@ impl ClientMutant {
                 if let Ok(value) = HeaderValue::from_str(&key) {
                     headers.insert(field_name::IDEMPOTENCY_KEY, value);
                 }
+            }
+            Self::OneParent => {
+                let first = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+                headers.insert("traceparent", HeaderValue::from_static(first));
             }
             Self::TenantToAll => {
                 headers.insert(field_name::OVERLOAD_TENANT, HeaderValue::from_static("\"t1\""));
@@ -112,6 +145,11 @@ impl ClientMutant {
                 if status.is_server_error() && headers.contains_key(header::RETRY_AFTER) =>
             {
                 *status = StatusCode::SERVICE_UNAVAILABLE;
+            }
+            Self::GuessesReset => {
+                if let Some(reset) = headers.get("x-ratelimit-reset").cloned() {
+                    headers.entry(header::RETRY_AFTER).or_insert(reset);
+                }
             }
             Self::Deaf => {
                 for name in [
@@ -173,6 +211,14 @@ impl ClientMutant {
             }
             Self::ClampsOverCap if delay > hint_cap => overload.hint = plain(Duration::from_millis(100)),
             Self::ReplaysMaybe if overload.applied == Applied::Maybe => overload.applied = Applied::No,
+            Self::IgnoresHoldOff => overload.scope = Scope::Request,
+            Self::HalvesHoldOff if overload.scope != Scope::Request => {
+                overload.hint = Hint::Window {
+                    delay: delay / 2,
+                    max: delay / 2 + Duration::from_millis(50),
+                };
+            }
+            Self::StaysHere if overload.retry == Retry::Elsewhere => overload.retry = Retry::After,
             Self::NoJitter if !delay.is_zero() => overload.hint = Hint::Window { delay, max: delay },
             _ => return false,
         }
@@ -206,10 +252,35 @@ fn rewrite(headers: &mut HeaderMap, overload: &Overload) {
 }
 
 impl ClientMutant {
+    /// The tier of a call, changed.
+    pub fn tier(self, tier: Tier) -> Tier {
+        match self {
+            Self::HoldsEveryTier => Tier::Deferrable,
+            _ => tier,
+        }
+    }
+
+    /// The task class of a call, changed.
+    pub fn class(self, class: &str) -> &str {
+        match self {
+            Self::MendsFields => "mended",
+            _ => class,
+        }
+    }
+
+    /// Where jitter comes from, changed.
+    pub fn entropy(self, layer: OverloadLayerBuilder) -> OverloadLayerBuilder {
+        match self {
+            Self::ReleasesAtOnce => layer.rng(NoEntropy),
+            _ => layer,
+        }
+    }
+
     /// The policy's knobs, changed.
     pub fn knobs(self, mut knobs: PolicyKnobs) -> PolicyKnobs {
         match self {
             Self::Persistent => knobs.max_attempts = Some(12),
+            Self::EndlessWaitingRoom => knobs.max_waiting = Some(1_000_000),
             Self::NoBudget => {
                 knobs.budget = Some(BudgetKnobs {
                     capacity: Some(1_000_000),
@@ -218,5 +289,25 @@ impl ClientMutant {
             _ => {}
         }
         knobs
+    }
+}
+
+/// Draws the least of every range.
+struct NoEntropy;
+
+impl rand::TryRng for NoEntropy {
+    type Error = std::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        Ok(0)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(0)
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        bytes.fill(0);
+        Ok(())
     }
 }

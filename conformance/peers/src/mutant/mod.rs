@@ -2,5 +2,6 @@
 //! that everything else stays as it is and the case that notices is the one that is meant to.
 
 pub mod client;
+pub mod grpc;
 mod proxy;
 pub mod server;

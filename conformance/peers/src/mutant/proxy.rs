@@ -1,5 +1,7 @@
 //! Where a server mutant stands: a proxy in front of the honest server that changes what goes through.
 
+use std::path::Path;
+
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -28,12 +30,24 @@ impl Edge for ServerMutant {
     fn profile(&self, profile: &mut Value) {
         match self {
             Self::DeepQueue => deepen(profile),
+            Self::WideWait | Self::NoSlowStart => {
+                profile["tiers"]["deferrable"]["min_wait_ms"] = json!(30_000);
+            }
+            Self::HidesAdmin => profile["observe"] = json!({"admin": false}),
+            Self::NoBudgets => profile["tenants"] = json!({}),
             Self::TrustsAnybody => {
                 profile["identities"][ANYBODY] =
                     json!({"trusted": true, "tiers": ["critical", "non-sheddable", "deferrable"]});
             }
             _ => {}
         }
+    }
+
+    fn crashed(&self, data: &Path) -> std::io::Result<()> {
+        if *self == Self::Forgets {
+            std::fs::remove_dir_all(data)?;
+        }
+        Ok(())
     }
 
     async fn expose(&self, url: String, stop: CancellationToken) -> anyhow::Result<String> {
@@ -77,6 +91,9 @@ fn deepen(profile: &mut Value) {
 }
 
 async fn forward(State(proxy): State<Proxy>, mut request: Request) -> Response {
+    if proxy.mutant == ServerMutant::SilentSpec && request.uri().path() == "/openapi.json" {
+        return Response::new(Body::from(r#"{"openapi":"3.1.0","paths":{}}"#));
+    }
     proxy.mutant.request(request.headers_mut());
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let answer = match format!("{}{path}", proxy.target).parse() {

@@ -43,6 +43,28 @@ pub enum ServerMutant {
     DeepQueue,
     /// Anybody may name a tenant (SRQ-08).
     TrustsAnybody,
+    /// Keeps what it acknowledged in memory only (ADM-06).
+    Forgets,
+    /// Runs each request, whatever its key (ADM-20).
+    DeafToKeys,
+    /// Does not know a retry by its key (ADM-13).
+    ForgetsKeys,
+    /// Callers that send fields are served worse (ADM-14).
+    PunishesFields,
+    /// A wait bound so wide that a class with long deadlines books everything (ADM-16).
+    WideWait,
+    /// No admin page (ADM-23).
+    HidesAdmin,
+    /// Tenants have no budget (ADM-24).
+    NoBudgets,
+    /// As much of a class that nobody measured as of any other (ADM-28).
+    NoSlowStart,
+    /// Deadlines of other stacks are not heard where they are switched on (SRQ-04).
+    DeafToOthers,
+    /// An API description without refusals (SRV-29).
+    SilentSpec,
+    /// Only keys that every reader knows, in a test build too (VER-05).
+    NoGrease,
 }
 
 impl ServerMutant {
@@ -64,6 +86,17 @@ impl ServerMutant {
             Self::DeafToDeadline => "SRQ-02",
             Self::DeepQueue => "ADM-01",
             Self::TrustsAnybody => "SRQ-08",
+            Self::Forgets => "ADM-06",
+            Self::DeafToKeys => "ADM-20",
+            Self::ForgetsKeys => "ADM-13",
+            Self::PunishesFields => "ADM-14",
+            Self::WideWait => "ADM-16",
+            Self::HidesAdmin => "ADM-23",
+            Self::NoBudgets => "ADM-24",
+            Self::NoSlowStart => "ADM-28",
+            Self::DeafToOthers => "SRQ-04",
+            Self::SilentSpec => "SRV-29",
+            Self::NoGrease => "VER-05",
         }
     }
 
@@ -75,6 +108,24 @@ impl ServerMutant {
             }
             Self::DeafToDeadline => {
                 headers.remove(field_name::OVERLOAD_DEADLINE_MS);
+            }
+            Self::DeafToKeys => {
+                headers.remove(field_name::IDEMPOTENCY_KEY);
+            }
+            Self::ForgetsKeys => {
+                headers.remove(field_name::IDEMPOTENCY_KEY);
+            }
+            Self::PunishesFields if headers.contains_key(field_name::OVERLOAD_DEADLINE_MS) => {
+                headers.insert(field_name::OVERLOAD_DEADLINE_MS, HeaderValue::from_static("60"));
+            }
+            Self::DeafToOthers => {
+                for name in [
+                    "grpc-timeout",
+                    "connect-timeout-ms",
+                    "x-envoy-expected-rq-timeout-ms",
+                ] {
+                    headers.remove(name);
+                }
             }
             Self::TrustsAnybody if headers.contains_key(field_name::OVERLOAD_TENANT) => {
                 let token = format!("Bearer {ANYBODY}");
@@ -138,6 +189,7 @@ impl ServerMutant {
                 );
                 change(body, &[("queue_depth", json!(19))]);
             }
+            Self::NoGrease => ungrease(headers),
             Self::TwoRetryAfter => {
                 headers.append(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
@@ -157,6 +209,20 @@ impl ServerMutant {
 
 fn number(headers: &HeaderMap, name: &http::HeaderName) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+fn ungrease(headers: &mut HeaderMap) {
+    let signal = headers
+        .get(field_name::OVERLOAD_SIGNAL)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let kept: Vec<&str> = signal
+        .split(", ")
+        .filter(|member| !member.starts_with("grease-"))
+        .collect();
+    if let Ok(value) = HeaderValue::from_str(&kept.join(", ")) {
+        headers.insert(field_name::OVERLOAD_SIGNAL, value);
+    }
 }
 
 /// Sets integer keys of the signal, as text: a mutant need not be careful.

@@ -13,6 +13,8 @@ use crate::verdict::Findings;
 
 /// How much before D a request may seem to arrive. Covers the rounding of clocks, nothing else.
 pub(crate) const EARLY_TOLERANCE: Duration = Duration::from_millis(2);
+/// The time in which no more than a fifth of the calls that were held together may leave.
+const SLOT: Duration = Duration::from_millis(10);
 /// How many offending calls one check names.
 const MAX_NAMED: usize = 3;
 
@@ -315,6 +317,31 @@ fn judge_first(
             _ => (false, "no request".to_owned()),
         }
     });
+    if first.spread {
+        judge_slots(findings, name, calls);
+    }
+}
+
+/// Calls that were held together must not leave together: no [`SLOT`] holds more than a fifth of them.
+fn judge_slots(findings: &mut Findings, name: &str, calls: &[CallView<'_>]) {
+    let arrivals: Vec<Instant> = calls
+        .iter()
+        .filter_map(|call| call.requests.first())
+        .map(|request| request.arrived)
+        .collect();
+    let within = |from: &Instant| {
+        arrivals
+            .iter()
+            .filter(|at| (*from..*from + SLOT).contains(at))
+            .count()
+    };
+    let fullest = arrivals.iter().map(within).max().unwrap_or(0);
+    findings.check(
+        format!("{name}: first requests are not bunched"),
+        arrivals.len() >= 30 && fullest * 5 <= arrivals.len(),
+        format!("no {} hold more than a fifth of 30 or more", ms(SLOT)),
+        format!("{fullest} of {} in one slot", arrivals.len()),
+    );
 }
 
 fn judge_wire(findings: &mut Findings, case: &ClientCase, played: &Played) {

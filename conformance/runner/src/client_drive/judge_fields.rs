@@ -115,9 +115,43 @@ pub(crate) fn judge_fields(
             },
         );
     }
+    if let Some(trace_id) = &fields.trace_id {
+        judge_trace(findings, name, trace_id, calls);
+    }
     if let Some(deadline) = fields.deadline_ms {
         judge_deadline(findings, name, deadline, gaps, calls);
     }
+}
+
+/// REQ-09: one trace, and each attempt a parent of its own.
+fn judge_trace(findings: &mut Findings, name: &str, trace_id: &str, calls: &[CallView<'_>]) {
+    let expected = format!("trace-id {trace_id}, and another parent-id on each request");
+    each(
+        findings,
+        &format!("{name}: traceparent"),
+        &expected,
+        calls,
+        |call| {
+            let seen: Vec<&str> = call
+                .requests
+                .iter()
+                .map(|request| request.one_field("traceparent").unwrap_or("none"))
+                .collect();
+            let mut parents: Vec<&str> = seen
+                .iter()
+                .filter_map(|value| match value.split('-').collect::<Vec<_>>()[..] {
+                    ["00", trace, parent, _] if trace == trace_id && parent.len() == 16 => Some(parent),
+                    _ => None,
+                })
+                .collect();
+            parents.sort_unstable();
+            parents.dedup();
+            (
+                !seen.is_empty() && parents.len() == seen.len(),
+                format!("{seen:?}"),
+            )
+        },
+    );
 }
 
 /// REQ-02: on every request, the first within the call's deadline, each later one less by at least the least wait

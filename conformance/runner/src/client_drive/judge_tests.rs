@@ -234,3 +234,20 @@ fn a_hint_that_is_said_where_none_was_given_fails() {
     assert!(!ok(&judge(said(Value::Null, json!(0)))));
     assert!(!ok(&judge(said(json!("queue_full"), Value::Null))));
 }
+
+#[test]
+fn a_trace_with_another_parent_on_each_request_passes_and_the_same_parent_or_another_trace_fails() {
+    let traced = |first: &str, second: &str| {
+        let made = Made::new().call(&[0.0, 150.0], 300.0, success(2));
+        let made = made
+            .field(0, "traceparent", first)
+            .field(1, "traceparent", second);
+        let expect = json!({"requests": 2, "fields": {"trace_id": "aa"}, "result": {"kind": "response", "status": 200}});
+        ok(&made.judge(&expect))
+    };
+    let (one, two) = ("00-aa-0000000000000001-01", "00-aa-0000000000000002-01");
+    assert!(traced(one, two));
+    assert!(!traced(one, one));
+    assert!(!traced(one, "00-bb-0000000000000002-01"));
+    assert!(!traced(one, "none"));
+}

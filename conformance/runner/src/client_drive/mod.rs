@@ -4,7 +4,7 @@
 //! witnesses apart: [`wire::WireLog`], what the runner's own sockets saw, and the replies, what the client said.
 //! The judge reads both, and is a pure function over them.
 
-mod judge;
+pub(crate) mod judge;
 mod judge_fields;
 mod judge_result;
 #[cfg(test)]
@@ -12,7 +12,7 @@ mod judge_tests;
 mod origin;
 mod reader;
 pub mod script;
-mod seen;
+pub(crate) mod seen;
 pub mod spec;
 mod timeline;
 pub mod wire;

@@ -12,7 +12,9 @@ use super::message::{Exchange, NoAnswer, Seen};
 use super::play::Evidence;
 use super::reject::Reading;
 use super::rules;
-use super::spec::{Check, Count, Ended, Growth, RulesCheck, SameHead, Silent, Time, Turn, Where, Windows};
+use super::spec::{
+    Check, Count, Ended, Growth, RulesCheck, SameHead, SameHeader, Silent, Time, Turn, Where, Windows,
+};
 use super::witness;
 use crate::verdict::Findings;
 
@@ -39,6 +41,7 @@ pub fn judge(check: &Check, evidence: &Evidence, slack: Duration, findings: &mut
         Check::Windows(check) => windows(check, evidence, findings),
         Check::Growth(check) => growth(check, evidence, findings),
         Check::SameHead(check) => same_head(check, evidence, findings),
+        Check::SameHeader(check) => same_header(check, evidence, findings),
         Check::Silent(check) => silent(check, evidence, findings),
         Check::Told(check) => compare::told(check, evidence, findings),
         Check::Shares(check) => compare::shares(check, evidence, findings),
@@ -301,6 +304,25 @@ fn same_head(check: &SameHead, evidence: &Evidence, findings: &mut Findings) {
         head.body.is_empty(),
         "an answer to HEAD has no body",
         format!("{} bytes", head.body.len()),
+    );
+}
+
+fn same_header(check: &SameHeader, evidence: &Evidence, findings: &mut Findings) {
+    let answers: Vec<&Seen> = check
+        .of
+        .iter()
+        .flat_map(|label| of(evidence, label))
+        .filter_map(|exchange| exchange.answer.as_ref().ok())
+        .collect();
+    let values: BTreeSet<String> = answers
+        .iter()
+        .map(|seen| seen.lines(&check.header).join(", "))
+        .collect();
+    findings.check(
+        format!("{} of {}", check.header, check.of.join(" and ")),
+        answers.len() > 1 && values.len() == 1 && !values.contains(""),
+        "two answers or more, all with the same value",
+        format!("{} answers with {values:?}", answers.len()),
     );
 }
 

@@ -347,12 +347,8 @@ fn holdoff_bridge() -> anyhow::Result<Caller> {
                 Safety::Unsafe
             };
             let call = pacer.call(CallSpec {
-                safety,
-                replay: Replay::Bytes,
                 deadline: Some(patience),
-                tier: None,
-                another_instance: false,
-                incoming: None,
+                ..CallSpec::new(safety, Replay::Bytes)
             });
             async move {
                 let attempt = || async {

@@ -39,12 +39,8 @@ pub(crate) fn pacer(builder: PacerBuilder) -> (Pacer, Seen) {
 
 pub(crate) fn spec(deadline: Option<Duration>) -> CallSpec {
     CallSpec {
-        safety: Safety::Idempotent,
-        replay: Replay::Bytes,
         deadline,
-        tier: None,
-        another_instance: false,
-        incoming: None,
+        ..CallSpec::new(Safety::Idempotent, Replay::Bytes)
     }
 }
 

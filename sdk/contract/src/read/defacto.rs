@@ -15,6 +15,7 @@ static RESET_FIELDS: [HeaderName; 2] = [
     HeaderName::from_static("ratelimit-reset"),
     HeaderName::from_static("x-ratelimit-reset-after"),
 ];
+const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const ENVOY_RATE_LIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 
@@ -41,6 +42,22 @@ pub(super) fn quota_reset(status: StatusCode, headers: &HeaderMap, tally: &mut T
         .filter_map(|name| largest(headers, name, Unit::Seconds, tally))
         .max();
     reset.max(rate_limit::reset(headers, tally))
+}
+
+/// `x-ratelimit-reset` in a unit that was configured for its destination (CMP-05), in milliseconds. A cached response
+/// says nothing about now.
+pub(super) fn configured_reset(
+    headers: &HeaderMap,
+    ms: impl Fn(&str) -> Option<u64>,
+    tally: &mut Tally,
+) -> Option<u64> {
+    if headers.contains_key(header::AGE) {
+        return None;
+    }
+    let lines = lines(headers, &X_RATELIMIT_RESET);
+    lines
+        .filter_map(|line| tally.keep(line.to_str().ok().and_then(|text| ms(text.trim()))))
+        .max()
 }
 
 /// True where somebody forbids a retry. Permissions of others only tighten, so a `true` is no news (CMP-06, CMP-07).

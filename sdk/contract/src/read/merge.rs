@@ -12,43 +12,54 @@ use super::{Malformed, number};
 
 /// What the signal or the body says, each member that was usable. Numbers are milliseconds, not yet limited.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
-    pub(super) code: Option<Code>,
-    pub(super) retry: Option<Retry>,
-    pub(super) applied: Option<Applied>,
-    pub(super) after: Option<u64>,
-    pub(super) max: Option<u64>,
-    pub(super) scope: Option<Scope>,
-    pub(super) state: Option<ServiceState>,
-    pub(super) tier: Option<Tier>,
-    pub(super) hop: Option<u8>,
-    pub(super) detail: Option<String>,
-    pub(super) instance: Option<uuid::Uuid>,
-    pub(super) min_deadline: Option<Duration>,
-    pub(super) predicted_wait: Option<Duration>,
-    pub(super) origin: Option<String>,
-    pub(super) extensions: Vec<Extension>,
-    pub(super) members: Vec<BodyMember>,
+pub(crate) struct Said {
+    pub(crate) code: Option<Code>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) applied: Option<Applied>,
+    pub(crate) after: Option<u64>,
+    pub(crate) max: Option<u64>,
+    pub(crate) scope: Option<Scope>,
+    pub(crate) state: Option<ServiceState>,
+    pub(crate) tier: Option<Tier>,
+    pub(crate) hop: Option<u8>,
+    pub(crate) detail: Option<String>,
+    pub(crate) instance: Option<uuid::Uuid>,
+    pub(crate) min_deadline: Option<Duration>,
+    pub(crate) predicted_wait: Option<Duration>,
+    pub(crate) origin: Option<String>,
+    pub(crate) extensions: Vec<Extension>,
+    pub(crate) members: Vec<BodyMember>,
+}
+
+/// What a service says in declared words of its own ([`crate::vocabulary`]).
+#[derive(Clone, Debug)]
+pub(crate) struct Foreign {
+    pub(crate) code: Code,
+    pub(crate) retry: Retry,
+    pub(crate) applied: Option<Applied>,
+    pub(crate) scope: Option<Scope>,
+    /// Milliseconds, not yet limited, and how fine they were.
+    pub(crate) delay: Option<(u64, Granularity)>,
 }
 
 /// Counts what could not be used.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally(Malformed);
+pub(crate) struct Tally(Malformed);
 
 impl Tally {
-    pub(super) fn malformed(&mut self) {
+    pub(crate) fn malformed(&mut self) {
         self.0.sources = self.0.sources.saturating_add(1);
     }
 
     /// Passes a value through and counts where there is none.
-    pub(super) fn keep<T>(&mut self, value: Option<T>) -> Option<T> {
+    pub(crate) fn keep<T>(&mut self, value: Option<T>) -> Option<T> {
         if value.is_none() {
             self.malformed();
         }
         value
     }
 
-    pub(super) fn get(self) -> Malformed {
+    pub(crate) fn get(self) -> Malformed {
         self.0
     }
 }
@@ -69,9 +80,16 @@ pub(super) fn merge(
     status: OverloadStatus,
     signal: Said,
     body: Said,
-    delays: Delays,
+    foreign: Option<Foreign>,
+    mut delays: Delays,
     forbidden: bool,
 ) -> Overload {
+    let foreign = foreign.as_ref();
+    match foreign.and_then(|foreign| foreign.delay) {
+        Some((ms, Granularity::Milliseconds)) => delays.ms = delays.ms.max(Some(ms)),
+        Some((ms, Granularity::Seconds)) => delays.seconds = delays.seconds.max(Some(ms)),
+        None => {}
+    }
     let default_retry = match status {
         OverloadStatus::GatewayTimeout => Retry::No,
         OverloadStatus::TooManyRequests | OverloadStatus::ServiceUnavailable => Retry::After,
@@ -83,12 +101,24 @@ pub(super) fn merge(
         retry: signal
             .retry
             .max(body.retry)
+            .max(foreign.map(|foreign| foreign.retry))
             .max(forbidden)
             .unwrap_or(default_retry),
-        applied: signal.applied.max(body.applied).unwrap_or(Applied::Maybe),
+        applied: signal
+            .applied
+            .max(body.applied)
+            .max(foreign.and_then(|foreign| foreign.applied))
+            .unwrap_or(Applied::Maybe),
         hint: hint(&signal, &body, delays),
-        code: signal.code.or(body.code),
-        scope: signal.scope.or(body.scope).unwrap_or(Scope::Request),
+        code: signal
+            .code
+            .or(body.code)
+            .or_else(|| foreign.map(|foreign| foreign.code.clone())),
+        scope: signal
+            .scope
+            .or(body.scope)
+            .or_else(|| foreign.and_then(|foreign| foreign.scope))
+            .unwrap_or(Scope::Request),
         state: signal.state.or(body.state),
         tier: signal.tier.or(body.tier),
         hop: signal.hop.or(body.hop).unwrap_or(0),

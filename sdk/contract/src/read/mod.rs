@@ -18,12 +18,15 @@ use std::time::SystemTime;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 
-use self::merge::{Delays, Said, Tally};
+use self::merge::Delays;
 use crate::limits::{MAX_BODY_READ, MAX_FIELD_BYTES, MAX_FIELD_LINES};
 use crate::{Code, Overload, OverloadStatus, PolicyQuota, ServiceState};
 
 pub(crate) use self::body::{KNOWN_MEMBERS, cut};
+pub(crate) use self::merge::{Foreign, Said, Tally};
+pub(crate) use self::number::{decimal_ms, decimal_seconds};
 pub(crate) use self::rate_limit::{RATE_LIMIT, RATE_LIMIT_POLICY};
+pub(crate) use self::retry_after::Clock;
 pub(crate) use self::signal::KNOWN_KEYS;
 
 /// Whether the fields that others use (section 8) count as hints.
@@ -89,29 +92,62 @@ pub struct Advice {
 impl Head {
     /// Reads status and header fields.
     pub fn read(status: StatusCode, headers: &HeaderMap, options: &ReadOptions) -> Self {
-        let mut head = Self {
-            status: OverloadStatus::from_u16(status.as_u16()),
-            signal: None,
-            delays: Delays::default(),
-            forbidden: false,
-            quotas: Vec::new(),
-            wants_body: false,
-            tally: Tally::default(),
+        match OverloadStatus::from_u16(status.as_u16()) {
+            Some(known) => Self::read_as(known, status, headers, options),
+            None => Self {
+                status: None,
+                signal: None,
+                delays: Delays::default(),
+                forbidden: false,
+                quotas: Vec::new(),
+                wants_body: false,
+                tally: Tally::default(),
+            },
+        }
+    }
+
+    /// The same where it is known to be an overload, whatever its status.
+    pub(crate) fn read_as(
+        known: OverloadStatus,
+        status: StatusCode,
+        headers: &HeaderMap,
+        options: &ReadOptions,
+    ) -> Self {
+        let mut tally = Tally::default();
+        let signal = signal::read(headers, &mut tally);
+        let mut delays = Delays {
+            seconds: retry_after::read(headers, options.now, &mut tally),
+            ..Delays::default()
         };
-        if head.status.is_none() {
-            return head;
-        }
-        let tally = &mut head.tally;
-        head.signal = signal::read(headers, tally);
-        head.delays.seconds = retry_after::read(headers, options.now, tally);
         if options.compat == Compat::On {
-            head.delays.ms = defacto::milliseconds(headers, tally);
-            head.delays.quota = defacto::quota_reset(status, headers, tally);
+            delays.ms = defacto::milliseconds(headers, &mut tally);
+            delays.quota = defacto::quota_reset(status, headers, &mut tally);
         }
-        head.forbidden = defacto::forbids_retry(headers);
-        head.quotas = rate_limit::quotas(headers);
-        head.wants_body = is_problem(headers) && fits(headers);
-        head
+        Self {
+            status: Some(known),
+            signal,
+            delays,
+            forbidden: defacto::forbids_retry(headers),
+            quotas: rate_limit::quotas(headers),
+            wants_body: is_problem(headers) && fits(headers),
+            tally,
+        }
+    }
+
+    /// Adds `x-ratelimit-reset` in a unit that was configured (CMP-05), to be used where nothing else gives a delay.
+    pub(crate) fn add_quota_reset(&mut self, headers: &HeaderMap, ms: impl Fn(&str) -> Option<u64>) {
+        self.delays.quota = self
+            .delays
+            .quota
+            .max(defacto::configured_reset(headers, ms, &mut self.tally));
+    }
+
+    pub(crate) fn set_status(&mut self, status: OverloadStatus) {
+        self.status = Some(status);
+    }
+
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
     }
 
     /// True when a body could change the reading: read it, within [`crate::limits`], before [`Self::finish`].
@@ -120,18 +156,66 @@ impl Head {
     }
 
     /// The result. `body` is the whole body, or `None` where it was not wanted, too large, truncated or too late.
-    pub fn finish(mut self, body: Option<&[u8]>) -> Reading {
+    pub fn finish(self, body: Option<&[u8]>) -> Reading {
+        self.finish_with(body, None)
+    }
+
+    /// The same with what the service said in words of its own.
+    pub(crate) fn finish_with(mut self, body: Option<&[u8]>, foreign: Option<Foreign>) -> Reading {
         let Some(status) = self.status else {
             return Reading::NotOverload;
         };
         let body = body
             .filter(|_| self.wants_body)
             .and_then(|body| body::read(body, &mut self.tally));
-        if status == OverloadStatus::GatewayTimeout && self.signal.is_none() && body.is_none() {
+        let unmarked = self.signal.is_none() && body.is_none() && foreign.is_none();
+        if status == OverloadStatus::GatewayTimeout && unmarked {
             return Reading::NotOverload;
         }
         let (signal, body) = (self.signal.unwrap_or_default(), body.unwrap_or_default());
-        let mut overload = merge::merge(status, signal, body, self.delays, self.forbidden);
+        let mut overload = merge::merge(status, signal, body, foreign, self.delays, self.forbidden);
+        if overload.code == Some(Code::RateLimited) {
+            overload.quotas = self.quotas;
+        }
+        Reading::Overload(Box::new(overload), self.tally.get())
+    }
+}
+
+/// What reading an answer over gRPC needs beside: more sources, and no body.
+impl Head {
+    pub(crate) fn has_signal(&self) -> bool {
+        self.signal.is_some()
+    }
+
+    pub(crate) fn says_retry(&self) -> bool {
+        self.signal.as_ref().is_some_and(|signal| signal.retry.is_some())
+    }
+
+    /// The signal's code.
+    pub(crate) fn code(&self) -> Option<&Code> {
+        self.signal.as_ref()?.code.as_ref()
+    }
+
+    /// Is there a valid signal, or a delay?
+    pub(crate) fn says_anything(&self) -> bool {
+        let Delays { ms, seconds, quota } = self.delays;
+        self.has_signal() || ms.or(seconds).or(quota).is_some()
+    }
+
+    /// The result with what the status details say; `forbidden` where silence means no.
+    pub(crate) fn finish_grpc(self, details: Said, forbidden: bool) -> Reading {
+        let Some(status) = self.status else {
+            return Reading::NotOverload;
+        };
+        let signal = self.signal.unwrap_or_default();
+        let mut overload = merge::merge(
+            status,
+            signal,
+            details,
+            None,
+            self.delays,
+            self.forbidden || forbidden,
+        );
         if overload.code == Some(Code::RateLimited) {
             overload.quotas = self.quotas;
         }
@@ -167,7 +251,7 @@ fn is_problem(headers: &HeaderMap) -> bool {
 }
 
 /// False only for a `Content-Length` that says a body is too large to read.
-fn fits(headers: &HeaderMap) -> bool {
+pub(crate) fn fits(headers: &HeaderMap) -> bool {
     let length = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok());
@@ -176,7 +260,7 @@ fn fits(headers: &HeaderMap) -> bool {
 }
 
 /// The lines of a field, within the limits.
-struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     lines: http::header::ValueIter<'a, HeaderValue>,
     lines_left: usize,
     bytes_left: usize,
@@ -184,7 +268,7 @@ struct Lines<'a> {
     cut: bool,
 }
 
-fn lines<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Lines<'a> {
+pub(crate) fn lines<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Lines<'a> {
     let lines = headers.get_all(name).iter();
     Lines {
         lines,

@@ -38,6 +38,16 @@ pub(super) fn decimal(text: &str, unit: Unit) -> Option<u64> {
     Some(value.saturating_add(u64::from(rest)))
 }
 
+/// [`decimal`] of a number of seconds, in milliseconds.
+pub(crate) fn decimal_seconds(text: &str) -> Option<u64> {
+    decimal(text, Unit::Seconds)
+}
+
+/// [`decimal`] of a number of milliseconds.
+pub(crate) fn decimal_ms(text: &str) -> Option<u64> {
+    decimal(text, Unit::Milliseconds)
+}
+
 /// A JSON number that is not negative, as whole milliseconds: rounded up, saturating (HNT-10). `text` is the text of
 /// one valid JSON value.
 pub(super) fn json(text: &str) -> Option<u64> {

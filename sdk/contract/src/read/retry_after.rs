@@ -56,7 +56,8 @@ fn trim(text: &str) -> &str {
 }
 
 /// What a date is measured against: the response's own `Date`, or the wall clock at receipt (rule 5, HNT-04).
-struct Clock {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
     /// Milliseconds since 1970.
     base: i128,
     /// Seconds since 1970 on the wall clock.
@@ -64,7 +65,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(headers: &HeaderMap, now: SystemTime) -> Self {
+    pub(crate) fn new(headers: &HeaderMap, now: SystemTime) -> Self {
         let now_ms = match now.duration_since(UNIX_EPOCH) {
             Ok(after) => i128::try_from(after.as_millis()).unwrap_or(i128::MAX / 2),
             Err(before) => i128::try_from(before.duration().as_millis()).map_or(i128::MIN / 2, |ms| -ms),
@@ -83,8 +84,13 @@ impl Clock {
         }
     }
 
+    /// Milliseconds until an instant that is given in milliseconds since 1970, zero for one that is past.
+    pub(crate) fn until_ms(&self, at: u64) -> u64 {
+        u64::try_from((i128::from(at) - self.base).max(0)).unwrap_or(u64::MAX)
+    }
+
     /// Milliseconds until a date, zero for one that is past.
-    fn until(&self, text: &str) -> Option<u64> {
+    pub(crate) fn until(&self, text: &str) -> Option<u64> {
         let date = i128::from(date::parse(text, self.now)?) * 1000;
         Some(u64::try_from((date - self.base).max(0)).unwrap_or(u64::MAX))
     }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, StatusCode};
 
-use self::values::Values;
+pub(crate) use self::signal::refusal as refusal_signal;
+pub(crate) use self::values::Values;
 use crate::{Code, Overload, ServiceState, Tier, field_name};
 
 /// Who reads the answer: strangers are not told state, origin or predicted wait (section 9, SEC-02).

@@ -12,7 +12,7 @@ use crate::read::KNOWN_KEYS;
 pub(super) const PRIVATE_NAMES: [&str; 5] = ["tenant", "origin", "state", "predicted_wait_ms", "instance"];
 
 /// The signal of a refusal: the keys of version 1, then those that others added, as far as they fit.
-pub(super) fn refusal(values: &Values, overload: &Overload, audience: Audience) -> String {
+pub(crate) fn refusal(values: &Values, overload: &Overload, audience: Audience) -> String {
     let mut dictionary = begin();
     token(&mut dictionary, key_ref("code"), values.code.as_str());
     token(&mut dictionary, key_ref("retry"), values.retry.as_str());

@@ -11,25 +11,25 @@ const DEFAULT_AFTER_MS: u32 = 1000;
 
 /// The mirrored values, each within its limits. Durations are milliseconds.
 #[derive(Debug)]
-pub(super) struct Values {
-    pub(super) status: OverloadStatus,
-    pub(super) code: Code,
-    pub(super) retry: Retry,
-    pub(super) applied: Applied,
+pub(crate) struct Values {
+    pub(crate) status: OverloadStatus,
+    pub(crate) code: Code,
+    pub(crate) retry: Retry,
+    pub(crate) applied: Applied,
     /// 1..=86400000.
-    pub(super) after: Option<u32>,
+    pub(crate) after: Option<u32>,
     /// after..=after + 60000.
-    pub(super) max: Option<u32>,
+    pub(crate) max: Option<u32>,
     /// Only where it is not the default.
-    pub(super) scope: Option<Scope>,
-    pub(super) state: Option<ServiceState>,
-    pub(super) tier: Option<Tier>,
+    pub(crate) scope: Option<Scope>,
+    pub(crate) state: Option<ServiceState>,
+    pub(crate) tier: Option<Tier>,
     /// 0..=16; written only where it is not zero.
-    pub(super) hop: u8,
+    pub(crate) hop: u8,
 }
 
 impl Values {
-    pub(super) fn new(overload: &Overload, audience: Audience) -> Self {
+    pub(crate) fn new(overload: &Overload, audience: Audience) -> Self {
         let code = overload.code.clone().unwrap_or(match overload.status {
             OverloadStatus::TooManyRequests => Code::RateLimited,
             OverloadStatus::ServiceUnavailable => Code::DependencyOverloaded,

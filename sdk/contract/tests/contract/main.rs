@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod field_cases;
+mod grpc;
 mod hint_vectors;
 mod propagating;
 mod properties;
 mod reading;
 mod request_fields;
+mod vocabulary;
 mod wire;
 mod writing;

@@ -1,6 +1,8 @@
 //! One call in virtual time: instants are a base and an offset, a service is a list of outcomes.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod account;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,14 +32,7 @@ pub(crate) fn rng(seed: u64) -> Pcg64Mcg {
 
 /// An idempotent call with its body in memory and no deadline.
 pub(crate) fn get() -> CallSpec {
-    CallSpec {
-        safety: Safety::Idempotent,
-        replay: Replay::Bytes,
-        deadline: None,
-        tier: None,
-        another_instance: false,
-        incoming: None,
-    }
+    CallSpec::new(Safety::Idempotent, Replay::Bytes)
 }
 
 pub(crate) fn post() -> CallSpec {

@@ -37,6 +37,7 @@ pub(crate) enum Step {
 pub(crate) struct Seen {
     pub(crate) at: Duration,
     pub(crate) method: Method,
+    pub(crate) uri: http::Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -129,6 +130,7 @@ impl Service<Request<Full<Bytes>>> for Server {
             let seen = Seen {
                 at: now() - inner.start,
                 method: parts.method,
+                uri: parts.uri,
                 headers: parts.headers,
                 body,
             };

@@ -46,7 +46,12 @@ pub(crate) fn profile(more: &Value) -> Value {
 
 impl Peer {
     pub(crate) async fn start(more: Value) -> Self {
+        Self::start_with(more, |_| {}).await
+    }
+
+    pub(crate) async fn start_with(more: Value, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let mut config = ServerConfig::from_json(&profile(&more)).expect("a usable profile");
+        change(&mut config);
         config.addr = "127.0.0.1:0".parse().unwrap();
         config.fixtures = true;
         config.seed = Some(1);

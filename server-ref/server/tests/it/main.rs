@@ -7,16 +7,21 @@
     reason = "helpers of tests"
 )]
 
+mod api;
 mod binary;
 mod common;
+mod durability;
+mod deploy;
 mod endings;
 mod fixtures;
 mod input;
+mod kill9_real_time;
 mod layer_in_axum;
 mod observe;
 mod overload;
 mod real_time;
 mod real_time_burst;
+mod real_time_reach;
 mod tasks;
 mod telemetry;
 mod work;

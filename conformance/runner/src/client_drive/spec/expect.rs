@@ -88,6 +88,9 @@ pub struct First {
     pub min_ms: u64,
     /// Never later, plus slack.
     pub max_ms: u64,
+    /// The group's first requests come spread: no 10 ms hold more than a fifth of them.
+    #[serde(default)]
+    pub spread: bool,
 }
 
 /// What a reply must say; only what is named is looked at.
@@ -200,6 +203,8 @@ pub struct FieldExpect {
     pub key: Option<String>,
     /// Every request has exactly this body, and its length in Content-Length where that is sent.
     pub body: Option<String>,
+    /// `traceparent` is on every request with this trace-id, and with a parent-id of its own on each.
+    pub trace_id: Option<String>,
     /// Fields that every request carries.
     #[serde(default)]
     pub present: Vec<String>,
@@ -213,7 +218,7 @@ pub struct FieldExpect {
 
 impl Expect {
     /// Checks what the types cannot say. `before` are the groups that come earlier in the case.
-    pub(super) fn validate(&self, count: usize, before: &[&str]) -> Result<(), String> {
+    pub(crate) fn validate(&self, count: usize, before: &[&str]) -> Result<(), String> {
         if self.result.is_none() && self.results.is_empty() {
             return Err("expect: `result` or `results` is needed; a pass needs both witnesses".to_owned());
         }
@@ -235,6 +240,9 @@ impl Expect {
             ));
         }
         match &self.first_request {
+            Some(first) if first.spread && count < 30 => Err(format!(
+                "expect: spread is judged over 30 calls or more, count is {count}"
+            )),
             Some(first) if !before.contains(&first.after.as_str()) => Err(format!(
                 "expect: first_request after {:?}, which is no earlier group",
                 first.after

@@ -16,7 +16,7 @@ use crate::case::Range;
 pub const MAX_CALLS: usize = 2000;
 
 /// What is played to a client and what must be seen.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientCase {
     /// The policy given to `configure`; absent means the implementation's own default.

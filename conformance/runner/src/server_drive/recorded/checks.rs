@@ -63,6 +63,7 @@ fn nothing_observed_never_holds() {
         "windows: { of: r, distinct: 1, per: 1 }",
         "growth: { small: r, large: r, factor: 0.1 }",
         "same_head: { of: r, as: r }",
+        "same_header: { of: [r], header: retry-after }",
         "silent: { of: r, words: [zebra] }",
         "ended: { of: r, at_least: 1 }",
         "turn: { of: r, by: r, at_most: 9 }",
@@ -234,4 +235,15 @@ fn a_task_without_an_end_does_not_hold() {
     assert!(!set(vec![Ok("done")]));
     assert!(!set(vec![Ok("done"), Ok("evicted")]));
     assert!(!set(vec![Ok("done"), Err("still \"queued\"")]));
+}
+
+#[test]
+fn one_value_of_a_field_is_told_from_two_from_none_and_from_a_single_answer() {
+    let check = "same_header: { of: [r], header: retry-after-ms }";
+    let later = || changed(vec![Change::Set("retry-after-ms", "9999".to_owned())]);
+    let without = || changed(vec![Change::Drop("retry-after-ms")]);
+    assert!(holds(check, &evidence(vec![good(), good()])));
+    assert!(!holds(check, &evidence(vec![good(), later()])));
+    assert!(!holds(check, &evidence(vec![without(), without()])));
+    assert!(!holds(check, &evidence(vec![good()])));
 }

@@ -65,6 +65,8 @@ pub enum Check {
     Growth(Growth),
     /// Two answers have the same head (but for Date and per-decision values).
     SameHead(SameHead),
+    /// Answers have one and the same value of a header field.
+    SameHeader(SameHeader),
     /// No answer holds one of these words.
     Silent(Silent),
     /// Some answers hold all of these words.
@@ -185,6 +187,16 @@ pub struct SameHead {
     /// Label of the other one.
     #[serde(rename = "as")]
     pub like: String,
+}
+
+/// See [`Check::SameHeader`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SameHeader {
+    /// Labels whose answers are compared.
+    pub of: Vec<String>,
+    /// The field.
+    pub header: String,
 }
 
 /// See [`Check::Silent`].
