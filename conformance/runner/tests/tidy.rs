@@ -75,6 +75,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "holdoff-bench",
+        &["holdoff", "holdoff-admission", "holdoff-admission-tower"],
+    ),
+    (
         "holdoff-sim",
         &["holdoff-contract", "holdoff-policy", "holdoff-admission"],
     ),

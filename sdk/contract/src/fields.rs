@@ -1,11 +1,12 @@
 //! What a caller says about its work (section 3): typed, so that a value that is here fits the grammar, and no
 //! header can be injected through it (REQ-10).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use sfv::{BareItem, Item, ItemSerializer, Parser, RefBareItem, StringRef, TokenRef};
+use http::{HeaderMap, HeaderValue};
+use sfv::{BareItem, Item, ItemSerializer, Parser, StringRef};
 
 use crate::Tier;
 use crate::limits::{MAX_DEADLINE, MAX_FIELD_BYTES};
@@ -166,71 +167,68 @@ impl RequestFields {
     /// Reads the fields; a malformed one is absent (section 3, SRQ-01, SRQ-05, SRQ-09). A deadline, cost or attempt
     /// above its limit is clamped to it.
     pub fn read(headers: &HeaderMap) -> Self {
-        let integer = |name| item(headers, &name).and_then(|value| value.as_integer());
-        let duration = |name| {
-            let ms = u64::try_from(i64::from(integer(name)?)).ok()?;
-            Some(Duration::from_millis(ms).min(MAX_DEADLINE))
-        };
-        let token =
-            |name| item(headers, &name).and_then(|value| value.as_token().map(|t| t.as_str().to_owned()));
-        let attempt =
-            integer(header::OVERLOAD_ATTEMPT).and_then(|number| u64::try_from(i64::from(number)).ok());
+        let lines = Lines::of(headers);
+        let duration = |field| Some(Duration::from_millis(lines.integer(field)?).min(MAX_DEADLINE));
         Self {
-            deadline: duration(header::OVERLOAD_DEADLINE_MS),
-            tier: token(header::OVERLOAD_TIER).and_then(|tier| tier.parse().ok()),
-            task_class: token(header::OVERLOAD_TASK_CLASS).and_then(|class| TaskClass::new(class).ok()),
-            tenant: item(headers, &header::OVERLOAD_TENANT)
+            deadline: duration(DEADLINE),
+            tier: lines.token(TIER).and_then(|tier| tier.parse().ok()),
+            task_class: lines.token(CLASS).and_then(|class| TaskClass::new(&*class).ok()),
+            tenant: lines
+                .item(TENANT)
                 .and_then(|value| Tenant::new(value.as_string()?.as_str()).ok()),
-            attempt: attempt
+            attempt: lines
+                .integer(ATTEMPT)
                 .filter(|number| *number > 0)
                 .map(|number| Attempt::saturating(u32::try_from(number).unwrap_or(u32::MAX))),
-            cost: duration(header::OVERLOAD_COST_MS),
-            idempotency_key: key(headers),
+            cost: duration(COST),
+            idempotency_key: lines.key(),
         }
     }
 
     /// Sets every field that has a value, and removes the others, replacing what stood there. Durations are written
     /// as whole milliseconds, rounded down: a deadline must not grow.
     pub fn write(&self, headers: &mut HeaderMap) {
-        let ms = |duration: Duration| serialized(whole_ms(duration));
-        let token = |text: &str| TokenRef::from_str(text).ok().map(serialized);
-        let string = |text: &str| StringRef::from_str(text).ok().map(serialized);
+        // Integers and tokens are their own serialization; only strings may have to be escaped.
+        let ms = |duration: Duration| HeaderValue::from(whole_ms(duration));
+        let string = |text: &str| {
+            let string = StringRef::from_str(text).ok()?;
+            HeaderValue::try_from(ItemSerializer::new().bare_item(string).finish()).ok()
+        };
+        let class = |class: &TaskClass| HeaderValue::from_str(class.as_str()).ok();
+        let attempt = |attempt: Attempt| match attempt {
+            Attempt::FIRST => HeaderValue::from_static("1"),
+            later => HeaderValue::from(u16::from(later.get())),
+        };
         let values = [
             (header::OVERLOAD_DEADLINE_MS, self.deadline.map(ms)),
             (
                 header::OVERLOAD_TIER,
-                self.tier.and_then(|tier| token(tier.as_str())),
+                self.tier.map(|tier| HeaderValue::from_static(tier.as_str())),
             ),
             (
                 header::OVERLOAD_TASK_CLASS,
-                self.task_class.as_ref().and_then(|class| token(class.as_str())),
+                self.task_class.as_ref().and_then(class),
             ),
             (
                 header::OVERLOAD_TENANT,
                 self.tenant.as_ref().and_then(|tenant| string(tenant.as_str())),
             ),
-            (
-                header::OVERLOAD_ATTEMPT,
-                self.attempt.map(|attempt| serialized(attempt.get())),
-            ),
+            (header::OVERLOAD_ATTEMPT, self.attempt.map(attempt)),
             (header::OVERLOAD_COST_MS, self.cost.map(ms)),
             (
                 header::IDEMPOTENCY_KEY,
                 self.idempotency_key.as_ref().and_then(|key| string(key.as_str())),
             ),
         ];
+        let had_some = !headers.is_empty();
         for (name, value) in values {
-            // A serialized Item is printable ASCII, so it always is a header value.
-            match value.and_then(|text| HeaderValue::try_from(text).ok()) {
+            match value {
                 Some(value) => drop(headers.insert(name, value)),
-                None => drop(headers.remove(name)),
+                None if had_some => drop(headers.remove(name)),
+                None => {}
             }
         }
     }
-}
-
-fn serialized<'a>(value: impl Into<RefBareItem<'a>>) -> String {
-    ItemSerializer::new().bare_item(value).finish()
 }
 
 /// Rounded down and within the limit of section 3, which fits in 32 bits.
@@ -238,31 +236,102 @@ fn whole_ms(duration: Duration) -> u32 {
     u32::try_from(duration.min(MAX_DEADLINE).as_millis()).unwrap_or(u32::MAX)
 }
 
-/// The value of a field that came exactly once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
-    let mut lines = headers.get_all(name).iter();
-    lines.next().filter(|_| lines.next().is_none())
+/// The fields that are read, in one order; the constants below are places in it.
+const NAMES: [&str; 7] = [
+    "overload-deadline-ms",
+    "overload-tier",
+    "overload-task-class",
+    "overload-tenant",
+    "overload-attempt",
+    "overload-cost-ms",
+    "idempotency-key",
+];
+const DEADLINE: usize = 0;
+const TIER: usize = 1;
+const CLASS: usize = 2;
+const TENANT: usize = 3;
+const ATTEMPT: usize = 4;
+const COST: usize = 5;
+const KEY: usize = 6;
+
+/// The lines of those fields, found in one pass: most requests have few fields, and looking up seven names that are
+/// mostly absent costs more than looking at each that is there.
+#[derive(Default)]
+struct Lines<'a>([Line<'a>; NAMES.len()]);
+
+#[derive(Clone, Copy, Default)]
+enum Line<'a> {
+    #[default]
+    Absent,
+    Once(&'a HeaderValue),
+    Twice,
 }
 
-/// The RFC 9651 Item in a field that came exactly once; its parameters are ignored (VER-02).
-fn item(headers: &HeaderMap, name: &HeaderName) -> Option<BareItem> {
-    let value = only(headers, name).filter(|value| value.len() <= MAX_FIELD_BYTES)?;
-    Parser::new(value.as_bytes())
-        .parse::<Item>()
-        .ok()
-        .map(|item| item.bare_item)
-}
-
-/// A String Item, or the bare value that many callers send: all of the line, as long as it cannot be taken for a
-/// String that is broken or for a list of two keys.
-fn key(headers: &HeaderMap) -> Option<IdempotencyKey> {
-    let text = only(headers, &header::IDEMPOTENCY_KEY)?
-        .to_str()
-        .ok()?
-        .trim_matches([' ', '\t']);
-    if text.starts_with('"') {
-        let quoted = item(headers, &header::IDEMPOTENCY_KEY)?;
-        return IdempotencyKey::new(quoted.as_string()?.as_str()).ok();
+impl<'a> Lines<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let mut lines = Self::default();
+        for (name, value) in headers {
+            let name = name.as_str();
+            if !name.starts_with("overload-") && name != NAMES[KEY] {
+                continue;
+            }
+            if let Some(at) = NAMES.iter().position(|known| *known == name) {
+                lines.0[at] = match lines.0[at] {
+                    Line::Absent => Line::Once(value),
+                    Line::Once(_) | Line::Twice => Line::Twice,
+                };
+            }
+        }
+        lines
     }
-    IdempotencyKey::new(text).ok().filter(|_| !text.contains(','))
+
+    /// The value of a field that came exactly once.
+    fn only(&self, field: usize) -> Option<&'a HeaderValue> {
+        match self.0[field] {
+            Line::Once(value) => Some(value),
+            Line::Absent | Line::Twice => None,
+        }
+    }
+
+    /// The RFC 9651 Item in a field that came exactly once; its parameters are ignored (VER-02).
+    fn item(&self, field: usize) -> Option<BareItem> {
+        let value = self.only(field).filter(|value| value.len() <= MAX_FIELD_BYTES)?;
+        Parser::new(value.as_bytes())
+            .parse::<Item>()
+            .ok()
+            .map(|item| item.bare_item)
+    }
+
+    /// An Integer that is not negative. What is only digits needs no parser.
+    fn integer(&self, field: usize) -> Option<u64> {
+        const MOST_DIGITS: usize = 15;
+        let bytes = self.only(field)?.as_bytes();
+        if (1..=MOST_DIGITS).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_digit) {
+            let digits = bytes.iter().map(|digit| u64::from(digit - b'0'));
+            return Some(digits.fold(0, |number, digit| number * 10 + digit));
+        }
+        u64::try_from(i64::from(self.item(field)?.as_integer()?)).ok()
+    }
+
+    /// A Token. What is only letters, digits, `_`, `-` and `.` behind a letter needs no parser.
+    fn token(&self, field: usize) -> Option<Cow<'a, str>> {
+        let value = self.only(field).filter(|value| value.len() <= MAX_FIELD_BYTES)?;
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        let bytes = value.as_bytes();
+        if bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.iter().all(plain) {
+            return value.to_str().ok().map(Cow::Borrowed);
+        }
+        Some(Cow::Owned(self.item(field)?.as_token()?.as_str().to_owned()))
+    }
+
+    /// A String Item, or the bare value that many callers send: all of the line, as long as it cannot be taken for a
+    /// String that is broken or for a list of two keys.
+    fn key(&self) -> Option<IdempotencyKey> {
+        let text = self.only(KEY)?.to_str().ok()?.trim_matches([' ', '\t']);
+        if text.starts_with('"') {
+            let quoted = self.item(KEY)?;
+            return IdempotencyKey::new(quoted.as_string()?.as_str()).ok();
+        }
+        IdempotencyKey::new(text).ok().filter(|_| !text.contains(','))
+    }
 }

@@ -2,5 +2,5 @@
 //!
 //! `holdoff-reqwest-middleware` is one. A program needs nothing of this.
 
-pub use crate::body::Body;
+pub use crate::body::Payload as Body;
 pub use crate::transport::{classify, into_http};

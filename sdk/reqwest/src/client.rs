@@ -1,14 +1,11 @@
 //! The client.
 
-use std::future::poll_fn;
-
-use holdoff_tower::{CallOptions, Counters, Error, OverloadLayer, OverloadService};
+use holdoff_tower::{CallFuture, CallOptions, Counters, Error, OverloadLayer, OverloadService, ResponseBody};
 use http::Method;
-use reqwest::{IntoUrl, Request, Response};
+use reqwest::{IntoUrl, Request, Response, ResponseBuilderExt};
 use tower_layer::Layer;
-use tower_service::Service;
 
-use crate::body::Body;
+use crate::body::{Answer, Body};
 use crate::transport::{Redirects, Transport};
 use crate::{ClientBuilder, RequestBuilder};
 
@@ -108,17 +105,21 @@ impl Client {
     ///
     /// # Errors
     /// See [`RequestBuilder::send`].
-    pub async fn execute_with(&self, request: Request, mut options: CallOptions) -> Result<Response, Error> {
+    pub async fn execute_with(&self, request: Request, options: CallOptions) -> Result<Response, Error> {
+        // Begun when polled: the span and the inbound request around the call are those of whoever awaits it.
+        Ok(into_reqwest(self.begin(request, options)?.await?))
+    }
+
+    /// The call, which sends nothing until it is polled.
+    fn begin(&self, request: Request, mut options: CallOptions) -> Result<CallFuture<Answer>, Error> {
         options.deadline = options.deadline.or_else(|| request.timeout().copied());
+        let url = request.url().clone();
         let request = http::Request::<reqwest::Body>::try_from(request).map_err(Error::request)?;
-        let mut request = request.map(Body::from);
-        request.extensions_mut().insert(options);
-        let mut service = self.service.clone();
-        poll_fn(|cx| service.poll_ready(cx)).await?;
-        let response = service.call(request).await?;
-        // Nothing was read of the body of almost every answer; then it is reqwest's own again.
-        let response = response.map(|body| body.into_inner().unwrap_or_else(reqwest::Body::wrap));
-        Ok(Response::from(response))
+        let request = request.map(|body| Body {
+            payload: body.into(),
+            url,
+        });
+        Ok(self.service.oneshot(request, options))
     }
 
     /// The counts of all calls through this client and its clones.
@@ -131,6 +132,28 @@ impl Default for Client {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// reqwest's own response again: the one that came where nothing was read of its body, as of almost every answer.
+fn into_reqwest(response: http::Response<ResponseBody<Answer>>) -> Response {
+    let (parts, body) = response.into_parts();
+    let body = match body.into_inner() {
+        Ok(Answer::Whole(mut response)) => {
+            *response.headers_mut() = parts.headers;
+            *response.extensions_mut() = parts.extensions;
+            return response;
+        }
+        Ok(opened) => ResponseBody::from(opened),
+        Err(read) => read,
+    };
+    let url = body.get_ref().url().clone();
+    let mut response = http::Response::from_parts(parts, reqwest::Body::wrap(body));
+    if let Ok(carrier) = http::Response::builder().url(url).body(()) {
+        response
+            .extensions_mut()
+            .extend(carrier.into_parts().0.extensions);
+    }
+    Response::from(response)
 }
 
 fn default_layer() -> OverloadLayer {

@@ -6,8 +6,10 @@
 //! made here, without the tenant and without the credentials that reqwest would leave behind as well.
 
 use std::error::Error as StdError;
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use holdoff_contract::field_name::OVERLOAD_TENANT;
 use holdoff_tower::{AttemptContext, BoxError, Failure, Redirected, ReplayBody, by_io_kind};
@@ -16,12 +18,12 @@ use http::header::{
     TRANSFER_ENCODING, WWW_AUTHENTICATE,
 };
 use http::request::Parts;
-use http::{HeaderName, Method, Request, Response, StatusCode, Uri};
+use http::{Extensions, HeaderName, Method, Request, Response, StatusCode, Uri};
 use reqwest::ResponseBuilderExt;
 use tower_service::Service;
-use url::Url;
+use url::{Position, Url};
 
-use crate::body::Body;
+use crate::body::{Answer, Body, Payload};
 
 /// reqwest's own default.
 pub(crate) const MAX_REDIRECTS: usize = 10;
@@ -72,6 +74,30 @@ fn is_same_origin(a: &Url, b: &Url) -> bool {
         && a.port_or_known_default() == b.port_or_known_default()
 }
 
+/// The same question of the URI that was asked, which was made of a URL: one spelling.
+fn is_origin_of(asked: &Uri, url: &Url) -> bool {
+    if asked.scheme_str() != Some(url.scheme()) {
+        return false;
+    }
+    let spelled = &url[Position::BeforeHost..Position::AfterPort];
+    if asked.authority().is_some_and(|asked| asked.as_str() == spelled) {
+        return true;
+    }
+    let port = match asked.port_u16() {
+        None if url.port().is_none() => url.port_or_known_default(),
+        port => port,
+    };
+    asked.host() == url.host_str() && port == url.port_or_known_default()
+}
+
+/// The URL to send to: the call's own, unless this attempt goes to another instance (CLI-07), which only the URI names.
+fn at(asked: &Uri, url: Url) -> Result<Url, url::ParseError> {
+    if is_origin_of(asked, &url) {
+        return Ok(url);
+    }
+    Url::parse(&asked.to_string())
+}
+
 /// What a failure of reqwest means for sending again.
 pub fn classify(error: &(dyn StdError + 'static)) -> Failure {
     if error.is::<TooManyRedirects>() {
@@ -107,7 +133,7 @@ fn is_unprocessed(_: &reqwest::Error) -> bool {
 }
 
 impl Service<Request<Body>> for Transport {
-    type Response = Response<reqwest::Body>;
+    type Response = Response<Answer>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -116,66 +142,97 @@ impl Service<Request<Body>> for Transport {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { client, redirects } = self.clone();
-        Box::pin(async move {
-            let asked = Url::parse(&request.uri().to_string())?;
-            let response = match redirects {
-                Redirects::Theirs => send(&client, request).await?,
-                Redirects::Ours { max } => follow(&client, max, request).await?,
-            };
-            Ok(into_http(response, &asked))
-        })
+        let (mut parts, Body { payload, url }) = request.into_parts();
+        let asked = parts.uri.clone();
+        let url = match at(&asked, url) {
+            Ok(url) => url,
+            Err(error) => return Box::pin(async move { Err(error.into()) }),
+        };
+        let context = parts.extensions.remove::<AttemptContext>();
+        let limit = context.and_then(|context| context.time_left);
+        if parts.extensions.is_empty() {
+            // An empty table costs as much to clone as a full one.
+            parts.extensions = Extensions::new();
+        }
+        match self.redirects {
+            Redirects::Theirs => {
+                let sent = send(&self.client, parts, payload, url, limit);
+                Box::pin(async move { Ok(whole(sent?.await?, &asked)) })
+            }
+            Redirects::Ours { max } => {
+                let (client, copy) = (self.client.clone(), payload.replay());
+                let kept = parts.clone();
+                let sent = send(&client, parts, payload, url, limit);
+                Box::pin(async move {
+                    let mut response = sent?.await?;
+                    if let Some(next) = crosses(&response) {
+                        response = Box::pin(follow(client, max, limit, kept, copy, response, next)).await?;
+                    }
+                    Ok(whole(response, &asked))
+                })
+            }
+        }
     }
 }
 
 /// Sends once through reqwest, with what is left of the call's deadline as reqwest's own limit too: it also covers
 /// the reading of the response's body, after the head was handed on.
-async fn send(client: &reqwest::Client, request: Request<Body>) -> Result<reqwest::Response, BoxError> {
-    let context = request.extensions().get::<AttemptContext>().copied();
-    let mut request = reqwest::Request::try_from(request.map(reqwest::Body::from))?;
-    if let Some(left) = context.and_then(|context| context.time_left) {
-        *request.timeout_mut() = Some(left);
+fn send(
+    client: &reqwest::Client,
+    parts: Parts,
+    payload: Payload,
+    url: Url,
+    limit: Option<Duration>,
+) -> Result<impl Future<Output = reqwest::Result<reqwest::Response>> + Send + use<>, BoxError> {
+    let mut request = if !parts.extensions.is_empty() {
+        // What a reqwest request was set up with is in its extensions, which only reqwest can hand back.
+        let mut request = reqwest::Request::try_from(Request::from_parts(parts, payload))?;
+        *request.url_mut() = url;
+        request
+    } else {
+        let mut request = reqwest::Request::new(parts.method, url);
+        *request.version_mut() = parts.version;
+        *request.headers_mut() = parts.headers;
+        *request.body_mut() = Some(payload.into());
+        request
+    };
+    if let Some(limit) = limit {
+        *request.timeout_mut() = Some(limit);
     }
-    Ok(client.execute(request).await?)
+    Ok(client.execute(request))
 }
 
-/// Sends, and follows redirects from one origin to another, at most `max` of them.
+/// Follows a redirect from one origin to another, and those that come after it, at most `max` of them.
 async fn follow(
-    client: &reqwest::Client,
+    client: reqwest::Client,
     max: usize,
-    request: Request<Body>,
+    limit: Option<Duration>,
+    mut parts: Parts,
+    mut payload: Option<Payload>,
+    mut response: reqwest::Response,
+    mut next: Url,
 ) -> Result<reqwest::Response, BoxError> {
-    let (mut parts, body) = request.into_parts();
-    let mut body = Some(body);
-    let mut crossed = 0;
-    loop {
-        let copy = body.as_ref().and_then(ReplayBody::replay);
-        let Some(sending) = copy.or_else(|| body.take()) else {
-            return Err("the body was a stream and has been sent".into());
-        };
-        let response = send(client, Request::from_parts(parts.clone(), sending)).await?;
-        let Some(next) = crosses(&response) else {
-            return Ok(response);
-        };
+    for _ in 0..max {
         if drops_body(response.status(), &parts.method) {
             turn_into_get(&mut parts);
-            body = Some(Body::Bytes(bytes::Bytes::new()));
+            payload = Some(Payload::Bytes(bytes::Bytes::new()));
         }
-        if body.is_none() {
+        let Some(copy) = payload.as_ref().and_then(ReplayBody::replay) else {
             // As reqwest does it: what cannot be sent again is not redirected.
             return Ok(response);
-        }
-        if crossed == max {
-            return Err(TooManyRedirects { max }.into());
-        }
-        crossed += 1;
+        };
         leave_origin(&mut parts);
-        parts.uri = next;
+        response = send(&client, parts.clone(), copy, next, limit)?.await?;
+        match crosses(&response) {
+            Some(further) => next = further,
+            None => return Ok(response),
+        }
     }
+    Err(TooManyRedirects { max }.into())
 }
 
 /// Where this response redirects to, if that is another origin.
-fn crosses(response: &reqwest::Response) -> Option<Uri> {
+fn crosses(response: &reqwest::Response) -> Option<Url> {
     let redirects = matches!(
         response.status(),
         StatusCode::MOVED_PERMANENTLY
@@ -187,7 +244,7 @@ fn crosses(response: &reqwest::Response) -> Option<Uri> {
     let location = response.headers().get(LOCATION).filter(|_| redirects)?;
     let next = response.url().join(location.to_str().ok()?).ok()?;
     let follows = matches!(next.scheme(), "http" | "https") && !is_same_origin(&next, response.url());
-    next.as_str().parse().ok().filter(|_| follows)
+    follows.then_some(next)
 }
 
 /// RFC 9110 sections 15.4.2 to 15.4.4, as browsers and reqwest do it.
@@ -219,6 +276,19 @@ fn leave_origin(parts: &mut Parts) {
     ] {
         parts.headers.remove(name);
     }
+}
+
+/// As an `http` response whose body is the rest of the same reqwest response.
+fn whole(mut response: reqwest::Response, asked: &Uri) -> Response<Answer> {
+    let mut head = Response::new(());
+    *head.status_mut() = response.status();
+    *head.version_mut() = response.version();
+    *head.headers_mut() = std::mem::take(response.headers_mut());
+    *head.extensions_mut() = std::mem::take(response.extensions_mut());
+    if !is_origin_of(asked, response.url()) {
+        head.extensions_mut().insert(Redirected);
+    }
+    head.map(|()| Answer::Whole(response))
 }
 
 /// As an `http` response that turns back into the same reqwest response, its URL included. `asked` is the URL that was

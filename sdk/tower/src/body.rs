@@ -19,6 +19,11 @@ pub trait ReplayBody: Sized {
     /// A body that sends the same bytes; `None` where that is not certain. Must answer the same each time it is
     /// asked before the body is sent.
     fn replay(&self) -> Option<Self>;
+
+    /// Whether [`Self::replay`] has one to give; for bodies where that costs less than making it.
+    fn can_replay(&self) -> bool {
+        self.replay().is_some()
+    }
 }
 
 impl ReplayBody for Full<Bytes> {
@@ -133,6 +138,11 @@ impl<B: Body> ResponseBody<B> {
         Self { seen, rest }
     }
 
+    /// The transport's own body, of which some may have been read.
+    pub fn get_ref(&self) -> &B {
+        &self.rest
+    }
+
     /// The transport's own body, where nothing was read from it.
     ///
     /// # Errors
@@ -143,6 +153,13 @@ impl<B: Body> ResponseBody<B> {
         } else {
             Err(self)
         }
+    }
+}
+
+/// A body that nothing was read from.
+impl<B: Body> From<B> for ResponseBody<B> {
+    fn from(rest: B) -> Self {
+        Self::new(Seen::default(), rest)
     }
 }
 

@@ -178,11 +178,10 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches this call, unless its method or its options say that it only reads.
-    pub(crate) fn begin<B>(request: &Request<B>) -> Self {
-        let options = request.extensions().get::<CallOptions>();
-        let reads = request.method().is_safe() || options.is_some_and(|options| options.reads_only);
-        let keyed = options.is_some_and(|options| options.idempotency_key.is_some())
-            || request.headers().contains_key(field_name::IDEMPOTENCY_KEY);
+    pub(crate) fn begin<B>(request: &Request<B>, options: &CallOptions) -> Self {
+        let reads = request.method().is_safe() || options.reads_only;
+        let keyed =
+            options.idempotency_key.is_some() || request.headers().contains_key(field_name::IDEMPOTENCY_KEY);
         Self {
             inbound: if reads { None } else { Inbound::current() },
             repeatable: keyed || request.method().is_idempotent(),

@@ -4,11 +4,12 @@
 //! get right is bookkeeping: a call that is dropped anywhere gives back what it holds, a connection is freed before
 //! a wait, a service is polled ready before it is called and not kept ready while nobody calls it.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_policy::{
     Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Replay, Send as Sending, StopReason,
 };
@@ -28,9 +29,12 @@ use crate::service::Shared;
 use crate::telemetry::{Buffer, Waits};
 
 /// Makes one call: sleeps and sends until the policy says that it is over.
+///
+/// What is large and rarely needed across a wait is boxed or made before it: this future is allocated for every call,
+/// and a big one costs more than everything it decides.
 pub(crate) async fn drive<S, B, RB>(
     mut inner: Inner<S>,
-    mut plan: Plan<B>,
+    mut plan: Box<Plan<B>>,
     shared: Arc<Shared>,
 ) -> Result<Response<ResponseBody<RB>>, Error>
 where
@@ -40,7 +44,7 @@ where
     RB: Body<Data = Bytes> + Unpin,
 {
     let replay = plan.spec().replay;
-    let mut call = Running::start(&plan, Arc::clone(&shared));
+    let mut call = Running::start(&plan, shared);
     let mut last = Last::Nothing;
     loop {
         let (now, action) = call.next_action();
@@ -55,89 +59,98 @@ where
             Action::Send(send) => {
                 // A response that is still here belongs to an attempt that is followed by another.
                 last.settle(limit).await;
-                let Some(request) = plan.request(&send, &shared.defaults, shared.dialect.as_deref()) else {
-                    return Err(Error::request("the body was a stream and has been sent"));
+                let (received, outcome);
+                (last, received, outcome) = match inner.ready(limit).await {
+                    Inner::Ready(mut service) => {
+                        let shared = &*call.shared;
+                        let (sent, span, vocabulary) = {
+                            let dialect = shared.dialect.as_deref();
+                            let Some(mut request) = plan.request(&send, &shared.defaults, dialect) else {
+                                return Err(Error::request("the body was a stream and has been sent"));
+                            };
+                            shared.counters.attempt(send.number);
+                            let span = attempt_span(&request, &send);
+                            let sent = span.in_scope(|| {
+                                if let Some(hook) = &shared.before_send {
+                                    hook.call(&mut request);
+                                }
+                                let vocabulary = shared.vocabularies.at(request.uri());
+                                (service.call(request), vocabulary)
+                            });
+                            (sent.0, span, sent.1)
+                        };
+                        inner = Inner::Idle(service);
+                        attempt(sent, limit, shared, (replay, vocabulary))
+                            .instrument(span)
+                            .await
+                    }
+                    idle @ Inner::Idle(_) => {
+                        call.shared.counters.attempt(send.number);
+                        inner = idle;
+                        (Last::Nothing, clock::now(), Outcome::TimedOut)
+                    }
+                    // Nothing was sent, so nothing was applied.
+                    Inner::Broken(service, error) => {
+                        call.shared.counters.attempt(send.number);
+                        inner = Inner::Idle(service);
+                        let failed = Last::Failed(Failure::NotConnected, error);
+                        (failed, clock::now(), Outcome::NotConnected)
+                    }
                 };
-                shared.counters.attempt(send.number);
-                let span = attempt_span(&request, &send);
-                let brought = attempt(inner, request, limit, (&shared, replay))
-                    .instrument(span)
-                    .await;
-                call.on_outcome(brought.received, brought.outcome);
-                (inner, last) = (brought.inner, brought.last);
+                call.on_outcome(received, outcome);
             }
-            Action::Finish(finish) => return call.end(finish, last, limit).await,
+            Action::Finish(finish) => {
+                if let Finish::GiveUp(_) = finish {
+                    last.settle(limit).await;
+                }
+                return call.end(finish, last);
+            }
         }
     }
 }
 
-/// What one attempt brought.
-struct Brought<S, RB: Body> {
-    inner: Inner<S>,
-    last: Last<RB>,
-    received: Instant,
-    outcome: Outcome,
-}
-
-/// Sends once, within what is left of the call's deadline (CLI-28), and reads what comes back.
-async fn attempt<S, B, RB>(
-    inner: Inner<S>,
-    mut request: Request<B>,
+/// Waits for what was sent, within what is left of the call's deadline (CLI-28), and reads what comes back.
+async fn attempt<F, RB, E>(
+    sent: F,
     limit: Option<Instant>,
-    (shared, replay): (&Shared, Replay),
-) -> Brought<S, RB>
+    shared: &Shared,
+    (replay, vocabulary): (Replay, &Vocabulary),
+) -> (Last<RB>, Instant, Outcome)
 where
-    S: Service<Request<B>, Response = Response<RB>>,
-    S::Error: Into<BoxError>,
+    F: Future<Output = Result<Response<RB>, E>>,
+    E: Into<BoxError>,
     RB: Body<Data = Bytes> + Unpin,
 {
-    let mut service = match inner.ready(limit).await {
-        Inner::Ready(service) => service,
-        inner @ Inner::Idle(_) => {
-            return Brought {
-                inner,
-                last: Last::Nothing,
-                received: clock::now(),
-                outcome: Outcome::TimedOut,
-            };
-        }
-        // Nothing was sent, so nothing was applied.
-        Inner::Broken(service, error) => {
-            let (inner, last) = (Inner::Idle(service), Last::Failed(Failure::NotConnected, error));
-            return Brought {
-                inner,
-                last,
-                received: clock::now(),
-                outcome: Outcome::NotConnected,
-            };
-        }
-    };
-    if let Some(hook) = &shared.before_send {
-        hook.call(&mut request);
-    }
-    let vocabulary = shared.vocabularies.at(request.uri());
-    let result = clock::within(limit, service.call(request))
+    let result = clock::within(limit, sent)
         .await
-        .map(|done| done.map_err(Into::into));
+        .map(|done| done.map_err(Into::<BoxError>::into));
     let received = clock::now();
-    let inner = Inner::Idle(service);
-    let (last, outcome) = match result {
-        Err(clock::RanOut) => (Last::Nothing, Outcome::TimedOut),
+    match result {
+        Err(clock::RanOut) => (Last::Nothing, received, Outcome::TimedOut),
         Ok(Ok(response)) => {
             Span::current().record("http.response.status_code", response.status().as_u16());
-            let receipt = Receipt {
-                received,
-                limit,
-                compat: shared.compat,
-                dialect: shared.dialect.as_deref(),
-                replay,
-                vocabulary,
+            let dialect = shared.dialect.as_deref();
+            let glance = match dialect {
+                None => reject::at_a_glance(response, vocabulary),
+                Some(_) => Err(response),
             };
-            let (response, outcome) = reject::judge(response, &receipt, &shared.counters).await;
-            (Last::Response(response), outcome)
+            let (response, outcome) = match glance {
+                Ok(judged) => judged,
+                Err(response) => {
+                    let receipt = Receipt {
+                        received,
+                        limit,
+                        compat: shared.compat,
+                        dialect,
+                        replay,
+                        vocabulary,
+                    };
+                    Box::pin(reject::judge(response, &receipt, &shared.counters)).await
+                }
+            };
+            (Last::Response(Box::new(response)), received, outcome)
         }
         Ok(Err(error)) => {
-            let error: BoxError = error;
             let failure = (shared.classify)(&*error);
             tracing::debug!(failure = ?failure, "attempt failed");
             let outcome = match failure {
@@ -147,14 +160,8 @@ where
                 Failure::Broken => Outcome::Broken,
                 Failure::Final => Outcome::Answered,
             };
-            (Last::Failed(failure, error), outcome)
+            (Last::Failed(failure, error), received, outcome)
         }
-    };
-    Brought {
-        inner,
-        last,
-        received,
-        outcome,
     }
 }
 
@@ -207,7 +214,8 @@ impl<S> Inner<S> {
 /// What the last attempt left behind.
 enum Last<RB: Body> {
     Nothing,
-    Response(Response<ResponseBody<RB>>),
+    /// Boxed: it is kept in the call's future, and most of that is empty most of the time.
+    Response(Box<Response<ResponseBody<RB>>>),
     Failed(Failure, BoxError),
 }
 
@@ -217,7 +225,7 @@ impl<RB: Body<Data = Bytes>> Last<RB> {
         if let Self::Response(_) = self
             && let Self::Response(response) = std::mem::replace(self, Self::Nothing)
         {
-            reject::drain(response.into_body(), until).await;
+            Box::pin(reject::drain(response.into_body(), until)).await;
         }
     }
 }
@@ -245,11 +253,10 @@ impl Running {
     }
 
     /// Hands on what the last attempt brought, or the reason why the call stopped.
-    async fn end<RB: Body<Data = Bytes>>(
+    fn end<RB: Body<Data = Bytes>>(
         &self,
         finish: Finish,
-        mut last: Last<RB>,
-        limit: Option<Instant>,
+        last: Last<RB>,
     ) -> Result<Response<ResponseBody<RB>>, Error> {
         let (attempts, waited) = (self.call.attempts(), self.call.waited());
         Span::current().record("holdoff.attempts", attempts);
@@ -258,7 +265,6 @@ impl Running {
         }
         match finish {
             Finish::GiveUp(give_up) => {
-                last.settle(limit).await;
                 let failed = match last {
                     Last::Failed(failure, error) => Some((failure, error)),
                     Last::Nothing | Last::Response(_) => None,
@@ -268,7 +274,7 @@ impl Running {
             Finish::Deliver => match last {
                 Last::Response(mut response) => {
                     response.extensions_mut().insert(CallReport { attempts, waited });
-                    Ok(response)
+                    Ok(*response)
                 }
                 Last::Failed(failure, error) => {
                     // The policy took it for an answer, since it is not tried again; here it is known for a failure.
@@ -345,12 +351,12 @@ fn lock(destination: &Mutex<Destination>) -> MutexGuard<'_, Destination> {
 
 /// The span of one attempt, by the OpenTelemetry names. No path and no query: they may hold secrets.
 fn attempt_span<B>(request: &Request<B>, send: &Sending) -> Span {
-    let (_, authority) = origin::key(request.uri());
+    // The fields are worked out only where somebody wants the span.
     tracing::debug_span!(
         "holdoff.attempt",
         http.request.method = request.method().as_str(),
         http.request.resend_count = send.number.saturating_sub(1),
-        server.address = &*authority,
+        server.address = &*origin::key(request.uri()).1,
         overload.tier = send.tier.map(|tier| tier.as_str()),
         http.response.status_code = tracing::field::Empty,
     )
@@ -358,11 +364,10 @@ fn attempt_span<B>(request: &Request<B>, send: &Sending) -> Span {
 
 /// The span of a call over all its attempts and waits.
 pub(crate) fn call_span<B>(request: &Request<B>) -> Span {
-    let (_, authority) = origin::key(request.uri());
     tracing::debug_span!(
         "holdoff.call",
         http.request.method = request.method().as_str(),
-        server.address = &*authority,
+        server.address = &*origin::key(request.uri()).1,
         holdoff.attempts = tracing::field::Empty,
         holdoff.gave_up = tracing::field::Empty,
     )

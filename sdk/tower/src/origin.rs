@@ -79,7 +79,10 @@ pub(crate) fn key(uri: &Uri) -> (&str, Cow<'_, str>) {
     };
     let whole = authority.as_str();
     // Credentials are no part of whom we talk to, and must not show up in logs.
-    let mut spelled = whole.rsplit_once('@').map_or(whole, |(_, host)| host);
+    let mut spelled = match whole.bytes().rposition(|byte| byte == b'@') {
+        Some(at) => &whole[at + 1..],
+        None => whole,
+    };
     let own_port = match scheme {
         "http" => ":80",
         "https" => ":443",

@@ -61,9 +61,13 @@ pub(crate) struct Plan<B> {
 }
 
 impl<B: ReplayBody> Plan<B> {
-    pub(crate) fn new(request: Request<B>, defaults: &Defaults, dialect: Option<&dyn Dialect>) -> Self {
-        let (mut parts, body) = request.into_parts();
-        let options = parts.extensions.remove::<CallOptions>().unwrap_or_default();
+    pub(crate) fn new(
+        request: Request<B>,
+        options: CallOptions,
+        defaults: &Defaults,
+        dialect: Option<&dyn Dialect>,
+    ) -> Self {
+        let (parts, body) = request.into_parts();
         let said = match dialect {
             Some(dialect) => dialect.request_fields(&parts.headers),
             None => RequestFields::read(&parts.headers),
@@ -93,7 +97,7 @@ impl<B: ReplayBody> Plan<B> {
             cost: options.cost.or(said.cost),
             idempotency_key: options.idempotency_key.or(said.idempotency_key),
         };
-        let replay = if body.replay().is_some() {
+        let replay = if body.can_replay() {
             Replay::Bytes
         } else {
             Replay::Once

@@ -49,6 +49,20 @@ pub(crate) struct Receipt<'a> {
     pub(crate) vocabulary: &'a Vocabulary,
 }
 
+/// What an answer over plain HTTP means whose status says it all; `Err` where it has to be looked into by [`judge`].
+pub(crate) fn at_a_glance<B: Body>(
+    response: Response<B>,
+    vocabulary: &Vocabulary,
+) -> Result<(Response<ResponseBody<B>>, Outcome), Response<B>> {
+    let outcome = match response.status() {
+        status if status.is_success() => Outcome::Success,
+        status if may_refuse(status) || vocabulary.has_status(status) => return Err(response),
+        StatusCode::BAD_GATEWAY => Outcome::BadGateway,
+        _ => Outcome::Answered,
+    };
+    Ok((response.map(ResponseBody::from), outcome))
+}
+
 /// Tells what a response means. Only 429, 503, 504 and the statuses of a declared vocabulary are looked into: no hint is
 /// taken from anything else (HNT-15), least of all from a redirect (SEC-06), and a success stays one (CLI-19).
 pub(crate) async fn judge<B>(

@@ -23,7 +23,7 @@ use crate::context::Watch;
 use crate::dialect::Dialect;
 use crate::drive::{Inner, call_span, drive};
 use crate::error::{BoxError, Classify, Error};
-use crate::options::BeforeSend;
+use crate::options::{BeforeSend, CallOptions};
 use crate::plan::{Defaults, Plan};
 use crate::telemetry::Counters;
 use crate::vocabulary::Vocabularies;
@@ -109,14 +109,48 @@ where
             .map_err(|error| Error::unready(error.into()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let options = request.extensions_mut().remove().unwrap_or_default();
         // The service that was polled ready is the one to use; the clone left behind is polled next time.
         let clone = self.inner.clone();
         let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
+        self.start(inner, request, options)
+    }
+}
+
+impl<S> OverloadService<S> {
+    /// One call, with its wishes beside the request instead of in its extensions. Needs no `poll_ready`: the service
+    /// inside is polled ready as part of the call.
+    pub fn oneshot<B, RB>(&self, request: Request<B>, options: CallOptions) -> CallFuture<RB>
+    where
+        S: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: ReplayBody + Send + 'static,
+        RB: Body<Data = Bytes> + Send + Unpin + 'static,
+        RB::Error: Send,
+    {
+        self.start(Inner::Idle(self.inner.clone()), request, options)
+    }
+
+    fn start<B, RB>(&self, inner: Inner<S>, request: Request<B>, options: CallOptions) -> CallFuture<RB>
+    where
+        S: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: ReplayBody + Send + 'static,
+        RB: Body<Data = Bytes> + Send + Unpin + 'static,
+        RB::Error: Send,
+    {
         let span = call_span(&request);
-        let watch = Watch::begin(&request);
-        let plan = Plan::new(request, &self.shared.defaults, self.shared.dialect.as_deref());
-        let call = drive(inner, plan, Arc::clone(&self.shared)).instrument(span);
+        let watch = Watch::begin(&request, &options);
+        let plan = Plan::new(
+            request,
+            options,
+            &self.shared.defaults,
+            self.shared.dialect.as_deref(),
+        );
+        let call = drive(inner, Box::new(plan), Arc::clone(&self.shared)).instrument(span);
         Box::pin(async move {
             let result = call.await;
             watch.end(&result);

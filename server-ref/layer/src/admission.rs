@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::clock;
 use crate::meters::{Meters, SharedRecorder};
-use crate::place::{Permit, Place, PlaceFacts, Seat};
+use crate::place::{Permit, Place, PlaceFacts, Seat, Told};
 use crate::reckoning::Transition;
 use crate::record::{Record, Verdict, Watch};
 
@@ -190,9 +190,14 @@ impl Admission {
                 return Err(Denied::Overload(rejection));
             }
         };
-        let (tell, told) = oneshot::channel();
-        state.waiting.insert(ticket.key(), tell);
-        self.shared.settle(&mut state, now);
+        let told = match self.shared.settle_with(&mut state, now, Some(ticket.key())) {
+            Some(turn) => Told::AtOnce(turn),
+            None => {
+                let (tell, told) = oneshot::channel();
+                state.waiting.insert(ticket.key(), tell);
+                Told::Later(told)
+            }
+        };
         drop(state);
         meters.reckoning.decided_in(clock::now() - asked);
         let record = self.shared.watch.get().map(|_| {
@@ -307,7 +312,11 @@ impl Admission {
         state.waiting.insert(ticket.key(), tell);
         self.shared.settle(&mut state, now);
         drop(state);
-        Place::new(Seat::new(Arc::clone(&self.shared), ticket, None), told, facts)
+        Place::new(
+            Seat::new(Arc::clone(&self.shared), ticket, None),
+            Told::Later(told),
+            facts,
+        )
     }
 
     /// Gauges of this moment.
@@ -385,6 +394,13 @@ impl Shared {
 
     /// Does every step that the controller asks for, and sees that the time keeper wakes in time.
     fn settle(&self, state: &mut State, now: Instant) {
+        let unheard = self.settle_with(state, now, None);
+        debug_assert!(unheard.is_none(), "a turn of nobody's own");
+    }
+
+    /// As [`Self::settle`]; the turn of the place with the key `own`, which nobody waits for yet, is returned.
+    fn settle_with(&self, state: &mut State, now: Instant, own: Option<u64>) -> Option<Turn> {
+        let mut turn_of_own = None;
         let meters = self.meters();
         while let Some(step) = state.controller.next_step(now, &mut &*meters) {
             let (key, turn) = match step {
@@ -394,6 +410,10 @@ impl Shared {
                     (key, Turn::Refuse(rejection))
                 }
             };
+            if own == Some(key) {
+                turn_of_own = Some(turn);
+                continue;
+            }
             // Nobody listens when the place is being dropped at this moment: its seat then gives the ticket back.
             if let Some(tell) = state.waiting.remove(&key) {
                 let _ = tell.send(turn);
@@ -406,6 +426,7 @@ impl Shared {
         {
             self.sooner.notify_one();
         }
+        turn_of_own
     }
 }
 

@@ -101,12 +101,21 @@ pub(crate) struct PlaceFacts {
 #[must_use = "dropping a place gives it up"]
 pub struct Place {
     seat: Seat,
-    told: oneshot::Receiver<Turn>,
+    told: Told,
     facts: PlaceFacts,
 }
 
+/// How a place learns what becomes of it.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// It was settled together with the admission: a worker was free, as it is for most.
+    AtOnce(Turn),
+    /// It waits.
+    Later(oneshot::Receiver<Turn>),
+}
+
 impl Place {
-    pub(crate) fn new(seat: Seat, told: oneshot::Receiver<Turn>, facts: PlaceFacts) -> Self {
+    pub(crate) fn new(seat: Seat, told: Told, facts: PlaceFacts) -> Self {
         Self { seat, told, facts }
     }
 
@@ -129,17 +138,23 @@ impl Place {
     ///
     /// # Errors
     /// The refusal of work that was taken out of the queue: expired or evicted. It was not started.
-    pub async fn turn(mut self) -> Result<Permit, Rejection> {
-        match (&mut self.told).await {
+    pub async fn turn(self) -> Result<Permit, Rejection> {
+        let Self {
+            mut seat,
+            told,
+            facts,
+        } = self;
+        let turn = match told {
+            Told::AtOnce(turn) => Ok(turn),
+            Told::Later(told) => told.await,
+        };
+        match turn {
             Ok(Turn::Start) => {
-                self.seat.started = Some(clock::now());
-                Ok(Permit {
-                    seat: self.seat,
-                    facts: self.facts,
-                })
+                seat.started = Some(clock::now());
+                Ok(Permit { seat, facts })
             }
             Ok(Turn::Refuse(rejection)) => {
-                if let Some(record) = &mut self.seat.record {
+                if let Some(record) = &mut seat.record {
                     record.code.clone_from(&rejection.overload.code);
                 }
                 Err(rejection)

@@ -141,9 +141,8 @@ where
         asked.ask.bytes = request.body().size_hint().lower();
         match self.layer.gate.admit(&asked) {
             Ok(place) => Either::Right(Box::pin(serve(
-                self.inner.clone(),
-                request,
-                asked,
+                Box::new((self.inner.clone(), request)),
+                Box::new(asked),
                 place,
                 self.layer.overrun,
             ))),
@@ -161,39 +160,66 @@ fn refuse<B: Body>(refusal: Refusal) -> Answer<B> {
 }
 
 /// Waits for the turn, runs the inner service under the permit, and leaves the permit with the response body.
-async fn serve<S, ReqB, ResB>(
-    mut inner: S,
-    request: Request<ReqB>,
-    asked: Asked,
+///
+/// The future is made for every request, so it is kept small: an `async` block, which holds its captures once where an
+/// `async fn` holds its arguments twice, and the request in a box of its own, which ends when the handler is called.
+#[expect(clippy::manual_async_fn, reason = "an async block holds its captures once")]
+fn serve<S, ReqB, ResB>(
+    held: Box<(S, Request<ReqB>)>,
+    asked: Box<Asked>,
     place: Place,
     overrun: Overrun,
-) -> Result<Answer<ResB>, S::Error>
+) -> impl Future<Output = Result<Answer<ResB>, S::Error>>
 where
     S: Service<Request<ReqB>, Response = Response<ResB>>,
     ReqB: Body + Send + 'static,
     ReqB::Data: Send,
     ResB: Body<Data = Bytes>,
 {
-    let permit = match place.turn().await {
-        Ok(permit) => permit,
-        Err(rejection) => {
-            let (parts, body) = request.into_parts();
-            drain(&parts.headers, body);
-            return Ok(refuse(asked.refusal(rejection)));
-        }
+    async move {
+        let permit = match place.turn().await {
+            Ok(permit) => permit,
+            Err(rejection) => {
+                let (parts, body) = held.1.into_parts();
+                drain(&parts.headers, body);
+                return Ok(refuse(asked.refusal(rejection)));
+            }
+        };
+        let is_head = held.1.method() == Method::HEAD;
+        let handled = handle(held);
+        let ended = match overrun {
+            Overrun::Cut => permit.run(handled).await,
+            Overrun::Finish => {
+                let (handled, permit) = permit.run_to_end(handled).await;
+                Run::Finished(handled, permit)
+            }
+        };
+        finish(ended, &asked, is_head)
+    }
+}
+
+/// Waits until the service is ready and calls it.
+async fn handle<S, ReqB>(mut held: Box<(S, Request<ReqB>)>) -> Result<S::Response, S::Error>
+where
+    S: Service<Request<ReqB>>,
+{
+    poll_fn(|cx| held.0.poll_ready(cx)).await?;
+    let handled = {
+        let (mut service, request) = *held;
+        service.call(request)
     };
-    let is_head = request.method() == Method::HEAD;
-    let handled = async move {
-        poll_fn(|cx| inner.poll_ready(cx)).await?;
-        inner.call(request).await
-    };
-    let ended = match overrun {
-        Overrun::Cut => permit.run(handled).await,
-        Overrun::Finish => {
-            let (handled, permit) = permit.run_to_end(handled).await;
-            Run::Finished(handled, permit)
-        }
-    };
+    handled.await
+}
+
+/// The answer to what was run.
+fn finish<ResB, E>(
+    ended: Run<Result<Response<ResB>, E>>,
+    asked: &Asked,
+    is_head: bool,
+) -> Result<Answer<ResB>, E>
+where
+    ResB: Body<Data = Bytes>,
+{
     match ended {
         Run::Finished(Ok(mut response), permit) => {
             // A handler that says more of itself is left alone.

@@ -87,7 +87,22 @@ pub struct Advice {
 
 /// Writes the signal of a success. Replaces a signal that stood there; with nothing to say it leaves the fields alone.
 pub fn advise(headers: &mut HeaderMap, advice: Advice) {
-    if advice != Advice::default() {
+    if advice == Advice::default() {
+        return;
+    }
+    let tier_alone = Advice {
+        tier: advice.tier,
+        ..Advice::default()
+    };
+    if advice == tier_alone {
+        // What nearly every success says.
+        let signal = match advice.tier {
+            Some(Tier::Critical) => "v=1, tier=critical",
+            Some(Tier::NonSheddable) => "v=1, tier=non-sheddable",
+            Some(Tier::Deferrable) | None => "v=1, tier=deferrable",
+        };
+        headers.insert(field_name::OVERLOAD_SIGNAL, HeaderValue::from_static(signal));
+    } else {
         set(headers, field_name::OVERLOAD_SIGNAL, signal::advice(advice));
     }
 }
