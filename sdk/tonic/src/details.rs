@@ -131,11 +131,13 @@ mod tests {
     }
 
     fn read(statuses: &[pb::Status]) -> Details {
-        let mut all = pb::Status::default();
-        all.details = statuses
-            .iter()
-            .flat_map(|status| status.details.clone())
-            .collect();
+        let all = pb::Status {
+            details: statuses
+                .iter()
+                .flat_map(|status| status.details.clone())
+                .collect(),
+            ..Default::default()
+        };
         Details::of_bytes(&all.encode_to_vec())
     }
 
