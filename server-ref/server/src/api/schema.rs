@@ -201,4 +201,6 @@ pub struct Health {
     status: String,
     #[schema(inline)]
     state: State,
+    /// Where non-sheddable work is kept: none, ok, or failing.
+    journal: String,
 }
