@@ -288,12 +288,9 @@ impl Controller {
         if ask.tier != Tier::Deferrable {
             return;
         }
+        // Over the whole bound the gate is not the cause: the wait bound would refuse it wide open.
+        let over_gate = ask.wait > self.open_wait(ask.tier) && ask.wait <= self.bounds.wait[lane];
         let strict = self.machine.is_pinned();
-        // Over the whole bound the gate is not the cause: the wait bound would refuse it wide open. Where the caller has no
-        // time to come back, the gate would not put it off but turn it away: the places go to those first.
-        let over_gate = ask.wait > self.open_wait(ask.tier)
-            && ask.wait <= self.bounds.wait[lane]
-            && (strict || self.can_come_back(ask));
         match self.machine.state() {
             ServiceState::Normal => {}
             ServiceState::Congested | ServiceState::Shedding if over_gate || strict => {

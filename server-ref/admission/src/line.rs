@@ -52,11 +52,6 @@ pub(crate) fn step(tier: usize, mean: Nanos, workers: u32) -> Nanos {
     (mean as f64 / (PACE[tier] * f64::from(workers.max(1)))) as Nanos
 }
 
-/// The latest start of a window for a place: see [`Line::window`].
-pub(crate) fn latest(place: Nanos) -> Nanos {
-    (place as f64 * (1.0 + SCATTER)) as Nanos
-}
-
 /// What is left of a window that was given before.
 pub(crate) fn left(after: Nanos, max: Nanos, floor: Nanos) -> Window {
     let after = after.max(floor).div_ceil(MS) * MS;

@@ -54,15 +54,6 @@ impl Controller {
         self.rejection(code, retry, ask.tier, window, Some(ask.wait), min_deadline)
     }
 
-    /// Would its deadline hold a return at the place in the line that a refusal gets now?
-    pub(crate) fn can_come_back(&self, ask: &Ask) -> bool {
-        let at = self.at(ask);
-        let place = self.line.place(at, self.tenants[ask.tenant.0].line[at.tier]);
-        let after = line::latest(place.clamp(self.bounds.floor, self.bounds.ceiling));
-        let p95 = self.classes[usize::from(ask.class.0)].times.p95;
-        after.saturating_add(p95) < ask.remaining
-    }
-
     /// The refusal of the edge: what is left of the caller's own hint, or a place in its own line.
     pub(crate) fn throttle(
         &mut self,
