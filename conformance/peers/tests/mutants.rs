@@ -54,7 +54,7 @@ async fn survivors<M: ValueEnum + Copy>(
     breaks: fn(M) -> &'static str,
 ) -> Vec<String> {
     let mut survivors = Vec::new();
-    for mutant in M::value_variants() {
+    for mutant in M::value_variants().iter().step_by(step()) {
         let name = mutant.to_possible_value().unwrap().get_name().to_owned();
         let requirement = breaks(*mutant);
         let report = judge(role, &format!("{program} --mutant {name}"), requirement).await;
@@ -103,4 +103,13 @@ async fn every_broken_grpc_server_is_caught_by_a_case_of_the_rule_it_breaks() {
     let survivors = survivors("server", program, GrpcServerMutant::breaks).await;
     assert!(survivors.is_empty(), "not caught: {survivors:#?}");
     assert!(GrpcServerMutant::value_variants().len() >= 5);
+}
+
+/// Every mutant, or one in four with `HOLDOFF_MUTANTS=some`: the smoke of CI, since all of them take minutes.
+fn step() -> usize {
+    if std::env::var_os("HOLDOFF_MUTANTS").is_some_and(|which| which == "some") {
+        4
+    } else {
+        1
+    }
 }
