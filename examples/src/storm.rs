@@ -137,7 +137,8 @@ impl Storm {
                 tokio::spawn(load::run(load, live, stop.clone()))
             })
             .collect();
-        let last_arrival = now() + plan.length;
+        let begun = now();
+        let last_arrival = begun + plan.length;
         let recovery = tokio::spawn({
             let admission = admission.clone();
             async move {
@@ -152,13 +153,15 @@ impl Storm {
         for ((name, caller), load) in callers.iter().zip(loads) {
             groups.push(group(name, caller, load.await?));
         }
+        // Stopped early, the load was shorter than planned.
+        let length = plan.length.min(now() - begun);
         let recovered = recovery.await?;
         watching.cancel();
         let watch = watcher.await?;
         let snapshot = admission.snapshot();
         let service = Service {
             capacity: capacity(&plan),
-            length: plan.length,
+            length,
             watch,
             state: snapshot.state.to_string(),
             recovered,

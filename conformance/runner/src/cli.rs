@@ -262,6 +262,19 @@ impl Judged {
 }
 
 async fn judge(judged: Judged, common: Common) -> anyhow::Result<u8> {
+    if let Some(profile) = common.profile {
+        let mode = if judged.mode == "vectors" {
+            "client"
+        } else {
+            judged.mode
+        };
+        anyhow::ensure!(
+            profile.mode() == mode,
+            "--profile {profile:?} is judged by `{}`, not by `{}`",
+            profile.mode(),
+            judged.mode
+        );
+    }
     let set = load(common.cases.as_ref())?;
     let vectors = Vectors::load_embedded(&set.requirements).map_err(|error| anyhow!(error))?;
     let seed = common.seed.unwrap_or_else(clock::fresh_seed);

@@ -97,6 +97,15 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// The mode of the command line that judges this profile (`vectors` judges what `client` does).
+    pub fn mode(self) -> &'static str {
+        match self {
+            Profile::ClientCore | Profile::ClientCompat | Profile::GrpcClient => "client",
+            Profile::ServerCore | Profile::ServerAdmission | Profile::GrpcServer => "server",
+            Profile::Relay => "relay",
+        }
+    }
+
     /// True when a requirement belongs to the profile.
     pub fn holds(self, requirement: &Requirement) -> bool {
         let family = requirement.id.split('-').next().unwrap_or_default();

@@ -55,3 +55,20 @@ fn every_requirement_has_a_case_or_a_reason_and_never_both() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn a_profile_of_another_role_is_refused_instead_of_called_conformant() {
+    for (mode, profile) in [
+        ("client", "relay"),
+        ("vectors", "server-admission"),
+        ("client", "grpc-server"),
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_holdoff-conformance"))
+            .args([mode, "--adapter", "true", "--profile", profile])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{mode} {profile}: {said}");
+        assert!(said.contains("is judged by"), "{said}");
+    }
+}
