@@ -206,7 +206,8 @@ async fn a_dependencys_refusal_goes_up_aged_one_hop_further_and_is_not_retried_o
     );
     assert_eq!((overload.scope, overload.state), (Scope::Request, None));
     let delay = overload.hint.delay_or_zero();
-    assert!(delay > ms(500) && delay < ms(900), "{delay:?}");
+    // The pushback is drawn up to max, and the largest source counts; ageing rounds up to whole milliseconds.
+    assert!(delay > ms(500) && delay <= ms(900), "{delay:?}");
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
 
