@@ -88,7 +88,7 @@ pub struct Calls {
     pub clients: Vec<ClientFigures>,
 }
 
-/// Names, in the order of [`clients`].
+/// Names, in the order of `clients`.
 pub const NAMES: [&str; 4] = [
     "reqwest, no retries",
     "reqwest, its own retries",

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 /// The body of a refusal (CONTRACT section 2). Members may be added within v1: ignore what you do not know.
 #[derive(ToSchema)]
 pub struct Overload {
-    /// urn:overload:v1:<code>; a name, never fetched.
+    /// `urn:overload:v1:<code>`; a name, never fetched.
     #[schema(pattern = "^urn:overload:v1:[a-z][a-z0-9_]{1,62}$")]
     r#type: String,
     #[schema(min_length = 1)]
