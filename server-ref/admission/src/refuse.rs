@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdoff_contract::{Code, Hint, Overload, Retry, Tier};
+use holdoff_contract::{Code, Hint, Overload, Retry, Scope, Tier};
 
 use crate::bounds::whole;
 use crate::edge::Throttle;
@@ -30,13 +30,22 @@ impl Controller {
         let ceiling = self.bounds.ceiling;
         let window = self.line.window(place, self.bounds.floor, ceiling);
         let p95 = self.classes[usize::from(ask.class.0)].times.p95;
-        let holds = window.after.saturating_add(p95) < ask.remaining;
+        // Who is told the ceiling stands somewhere behind it: whose deadline cannot hold that place would come for nothing.
+        let at_ceiling = place >= ceiling;
+        let turn = if at_ceiling {
+            self.line.crowd(at, ceiling).max(window.after)
+        } else {
+            window.after
+        };
+        let holds = turn.saturating_add(p95) < ask.remaining;
         let retry = if holds {
             code.default_retry()
         } else {
             code.default_retry().max(Retry::No)
         };
-        if retry == Retry::After && place < ceiling {
+        if retry == Retry::After && at_ceiling {
+            self.line.join_crowd(at, ceiling);
+        } else if retry == Retry::After {
             let end = &mut self.tenants[ask.tenant.0].line[at.tier];
             if found.general {
                 self.line.book(at, end);
@@ -51,7 +60,25 @@ impl Controller {
             retry
         };
         let min_deadline = found.min_deadline.filter(|_| code == Code::DeadlineUnattainable);
-        self.rejection(code, retry, ask.tier, window, Some(ask.wait), min_deadline)
+        let mut rejection = self.rejection(code, retry, ask.tier, window, Some(ask.wait), min_deadline);
+        if !found.all_of_tenant {
+            // The tenant's other tasks may well be admitted now: the hint is for this one alone.
+            rejection.overload.scope = Scope::Request;
+        }
+        rejection
+    }
+
+    /// Would its deadline hold a return at the place in the line that a refusal gets now?
+    pub(crate) fn can_come_back(&self, ask: &Ask) -> bool {
+        let at = self.at(ask);
+        let place = self.line.place(at, self.tenants[ask.tenant.0].line[at.tier]);
+        let after = line::latest(place, self.bounds.floor, self.bounds.ceiling);
+        let p95 = self.classes[usize::from(ask.class.0)].times.p95;
+        after.saturating_add(p95) < ask.remaining
+    }
+
+    fn step(&self, tier: usize, mean: Nanos) -> Nanos {
+        line::step(tier, mean, self.pool.effective, self.demand.spare())
     }
 
     /// The refusal of the edge: what is left of the caller's own hint, or a place in its own line.
@@ -79,7 +106,8 @@ impl Controller {
             now,
             tier,
             base: LEAST,
-            step: line::step(tier, times.mean, self.pool.effective),
+            step: self.step(tier, times.mean),
+            crowd: line::crowd_step(times.mean, self.pool.effective),
             tenants: self.tenants.active(),
         };
         let (window, place) = match throttle {
@@ -129,7 +157,8 @@ impl Controller {
             now: ask.now,
             tier,
             base: ask.wait.saturating_sub(admissible).max(LEAST),
-            step: line::step(tier, mean, self.pool.effective),
+            step: self.step(tier, mean),
+            crowd: line::crowd_step(mean, self.pool.effective),
             tenants: self.tenants.active(),
         }
     }
@@ -149,7 +178,8 @@ impl Controller {
             now,
             tier: tier.index(),
             base: LEAST,
-            step: line::step(tier.index(), mean, self.pool.effective),
+            step: self.step(tier.index(), mean),
+            crowd: line::crowd_step(mean, self.pool.effective),
             tenants: self.tenants.active(),
         };
         let place = self.line.place(at, self.tenants[slot.tenant].line[tier.index()]);
