@@ -10,9 +10,6 @@ use crate::slots::Nanos;
 /// line do not come back, and most of it for deferrable work, which alone has the patience to use a long line. Tried in the
 /// simulator: 0.5, 0.7, 0.8 sends more attempts for the same goodput; 0.3, 0.4, 0.5 leaves workers idle after a stampede.
 const PACE: [f64; 3] = [0.3, 0.2, 0.8];
-/// Pace of those that were told the ceiling, in capacities. They come back over half of it, unbooked in their tier's line: more
-/// of them than this would meet a full house again. Tried: 0.7 and 1.5; none at all gave 1.49 attempts a call at ten times the load.
-const CROWD: f64 = 1.0;
 /// Least distance of the line from now.
 pub(crate) const LEAST: Nanos = 250_000_000;
 /// Fraction of a hint over which callers refused at the same place are scattered (SRV-11).
@@ -27,8 +24,6 @@ const MS: Nanos = 1_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     until: [Nanos; 3],
-    /// The end of the crowd behind the ceiling.
-    crowd: Nanos,
     drawn: u64,
 }
 
@@ -41,8 +36,6 @@ pub(crate) struct At {
     pub(crate) base: Nanos,
     /// What one booking takes.
     pub(crate) step: Nanos,
-    /// What one takes in the crowd behind the ceiling.
-    pub(crate) crowd: Nanos,
     /// Tenants that share the line.
     pub(crate) tenants: u32,
 }
@@ -59,11 +52,6 @@ pub(crate) struct Window {
 pub(crate) fn step(tier: usize, mean: Nanos, workers: u32, spare: f64) -> Nanos {
     let pace = PACE[tier] * if tier + 1 == PACE.len() { spare } else { 1.0 };
     (mean as f64 / (pace * f64::from(workers.max(1)))) as Nanos
-}
-
-/// Time one task of this length takes in the crowd behind the ceiling.
-pub(crate) fn crowd_step(mean: Nanos, workers: u32) -> Nanos {
-    (mean as f64 / (CROWD * f64::from(workers.max(1)))) as Nanos
 }
 
 /// The latest start of a window for a place: see [`Line::window`].
@@ -113,17 +101,6 @@ impl Line {
             .saturating_add(at.step.saturating_mul(u64::from(at.tenants.max(1))));
     }
 
-    /// How far the crowd behind the ceiling reaches.
-    pub(crate) fn crowd(&self, at: At, ceiling: Nanos) -> Nanos {
-        ceiling.max(self.crowd.saturating_sub(at.now))
-    }
-
-    /// Joins it.
-    pub(crate) fn join_crowd(&mut self, at: At, ceiling: Nanos) {
-        let end = at.now.saturating_add(self.crowd(at, ceiling));
-        self.crowd = end.saturating_add(at.crowd);
-    }
-
     /// The window for a place. Callers at one place are scattered over a tenth of it by the golden ratio, which
     /// leaves no two of a hundred together; no entropy is needed.
     pub(crate) fn window(&mut self, place: Nanos, floor: Nanos, ceiling: Nanos) -> Window {
@@ -160,7 +137,6 @@ mod tests {
             tier: 2,
             base: LEAST,
             step: step_ms * MS,
-            crowd: step_ms * MS,
             tenants,
         }
     }
@@ -200,22 +176,6 @@ mod tests {
         assert!(line.place(at(1, 100), own) >= CEILING - 200 * MS);
         let first = reject(&mut line, at(2, 100), &mut 0) / MS;
         assert!(first <= 350, "{first}");
-    }
-
-    #[test]
-    fn the_crowd_behind_the_ceiling_grows_with_each_who_joins_and_drains_as_time_passes() {
-        let (mut line, at) = (Line::default(), at(1, 100));
-        assert_eq!(line.crowd(at, CEILING), CEILING);
-        for _ in 0..50 {
-            line.join_crowd(at, CEILING);
-        }
-        assert_eq!(line.crowd(at, CEILING), CEILING + 5_000 * MS);
-        let later = |ms| At {
-            now: at.now + ms * MS,
-            ..at
-        };
-        assert_eq!(line.crowd(later(2_000), CEILING), CEILING + 3_000 * MS);
-        assert_eq!(line.crowd(later(60_000), CEILING), CEILING);
     }
 
     #[test]

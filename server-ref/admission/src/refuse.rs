@@ -30,22 +30,13 @@ impl Controller {
         let ceiling = self.bounds.ceiling;
         let window = self.line.window(place, self.bounds.floor, ceiling);
         let p95 = self.classes[usize::from(ask.class.0)].times.p95;
-        // Who is told the ceiling stands somewhere behind it: whose deadline cannot hold that place would come for nothing.
-        let at_ceiling = place >= ceiling;
-        let turn = if at_ceiling {
-            self.line.crowd(at, ceiling).max(window.after)
-        } else {
-            window.after
-        };
-        let holds = turn.saturating_add(p95) < ask.remaining;
+        let holds = window.after.saturating_add(p95) < ask.remaining;
         let retry = if holds {
             code.default_retry()
         } else {
             code.default_retry().max(Retry::No)
         };
-        if retry == Retry::After && at_ceiling {
-            self.line.join_crowd(at, ceiling);
-        } else if retry == Retry::After {
+        if retry == Retry::After && place < ceiling {
             let end = &mut self.tenants[ask.tenant.0].line[at.tier];
             if found.general {
                 self.line.book(at, end);
@@ -107,7 +98,6 @@ impl Controller {
             tier,
             base: LEAST,
             step: self.step(tier, times.mean),
-            crowd: line::crowd_step(times.mean, self.pool.effective),
             tenants: self.tenants.active(),
         };
         let (window, place) = match throttle {
@@ -158,7 +148,6 @@ impl Controller {
             tier,
             base: ask.wait.saturating_sub(admissible).max(LEAST),
             step: self.step(tier, mean),
-            crowd: line::crowd_step(mean, self.pool.effective),
             tenants: self.tenants.active(),
         }
     }
@@ -179,7 +168,6 @@ impl Controller {
             tier: tier.index(),
             base: LEAST,
             step: self.step(tier.index(), mean),
-            crowd: line::crowd_step(mean, self.pool.effective),
             tenants: self.tenants.active(),
         };
         let place = self.line.place(at, self.tenants[slot.tenant].line[tier.index()]);
