@@ -133,7 +133,7 @@ impl Plain {
         };
         let most = |limit: u32| self.attempts < limit;
         match self.kind {
-            ClientKind::Holdoff | ClientKind::None => None,
+            ClientKind::Holdoff | ClientKind::NoHoldOff | ClientKind::None => None,
             ClientKind::FullJitter => most(MOST_BLIND).then(|| jitter(100 * MS, 20 * SECOND)),
             ClientKind::Exact => hint.filter(|_| most(MOST_HINTED)),
             ClientKind::Below => hint

@@ -1,14 +1,14 @@
 //! Who calls when, for what, and how long they wait: drawn once a seed, the same for every policy that is compared.
 //!
 //! Poisson arrivals; 95 % short tasks (mean 20 ms) and 5 % long ones (mean 1 s), lognormal with a p95 of twice the
-//! mean; tiers 10/30/60 %; patience by tier, 3 s more for long tasks.
+//! mean; tiers 10/30/60 %; patience by tier, 3 s more for long tasks, unless the scenario has another [`Patience`].
 
 use holdoff_contract::Tier;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Exp, LogNormal};
 use rand_pcg::Pcg64Mcg;
 
-use crate::scenario::{Disturbance, PROCESSES_EACH, Scenario, TENANTS};
+use crate::scenario::{Disturbance, PROCESSES_EACH, Patience, Scenario, TENANTS};
 use crate::time::{MS, Nanos, SECOND, seconds};
 
 /// A kind of task.
@@ -169,19 +169,23 @@ impl Draw {
         } else {
             Class::Long
         };
-        let (tier, patience) = match rng.random_range(0..10) {
+        let (tier, by_tier) = match rng.random_range(0..10) {
             0 => (Tier::Critical, rng.random_range(1.0..3.0)),
             1..=3 => (Tier::NonSheddable, rng.random_range(3.0..10.0)),
             _ => (Tier::Deferrable, rng.random_range(10.0..60.0)),
         };
-        let more = if class == Class::Long { 3.0 } else { 0.0 };
+        let by_tier = by_tier + if class == Class::Long { 3.0 } else { 0.0 };
+        let patience = match scenario.patience {
+            Patience::ByTier => by_tier,
+            other => chosen(other, class, by_tier, rng),
+        };
         let need = (class.mean() as f64 * self.service.sample(rng)) as Nanos;
         let odd = scenario.odd_callers.map_or(0.0, |(share, _)| share);
         let tenant = rng.random_range(0..TENANTS);
         let nth = rng.random_range(0..PROCESSES_EACH);
         Arrival {
             at,
-            deadline: at + seconds(patience + more),
+            deadline: at + seconds(patience),
             need,
             class,
             tier,
@@ -189,5 +193,25 @@ impl Draw {
             process: tenant + nth * TENANTS,
             odd: f64::from(nth) < odd * f64::from(PROCESSES_EACH),
         }
+    }
+}
+
+/// Seconds that an adversary lets its caller wait.
+fn chosen(patience: Patience, class: Class, by_tier: f64, rng: &mut Pcg64Mcg) -> f64 {
+    let p95 = 2.0 * class.mean() as f64 / SECOND as f64;
+    match (patience, class) {
+        (Patience::ByTier, _) => by_tier,
+        (Patience::LongHasAll, Class::Short) => rng.random_range(0.06..0.5),
+        (Patience::LongHasAll, Class::Long) | (Patience::ShortHasAll, Class::Short) => {
+            rng.random_range(30.0..60.0)
+        }
+        (Patience::ShortHasAll, Class::Long) => p95 * rng.random_range(1.0..1.3),
+        (Patience::OnTheEdge, _) => p95 * rng.random_range(0.5..2.0),
+        (Patience::Mixed, _) => match rng.random_range(0..3) {
+            // The test asks for the p95 and a margin of 20 ms or 5 % of it.
+            0 => p95 + (0.05 * p95).max(0.02) + rng.random_range(0.0..0.1) * p95,
+            1 => rng.random_range(50.0..60.0),
+            _ => by_tier,
+        },
     }
 }

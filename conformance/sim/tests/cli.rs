@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test helper fails the test")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn sim(dir: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_holdoff-sim"))
@@ -17,6 +18,8 @@ fn sim(dir: &Path, arguments: &[&str]) -> Output {
 fn refused(arguments: &[&str], says: &str) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("bad.jsonl"), "{\"t_ms\":1}\n").unwrap();
+    fs::write(dir.path().join("late.jsonl"), GOOD.to_owned() + "\n" + LATE).unwrap();
+    fs::write(dir.path().join("unmarked.md"), "# Simulation\n").unwrap();
     fs::write(dir.path().join("empty.jsonl"), "\n").unwrap();
     fs::write(dir.path().join("other.csv"), "a,b\n1,2\n").unwrap();
     let output = sim(dir.path(), arguments);
@@ -25,13 +28,34 @@ fn refused(arguments: &[&str], says: &str) {
     assert!(error.contains(says), "{arguments:?}: {error}");
 }
 
+const GOOD: &str = r#"{"t_ms":0,"class":"a","tier":"critical","deadline_ms":1000,"decision":"reject"}"#;
+const LATE: &str =
+    r#"{"t_ms":9,"class":"a","tier":"critical","deadline_ms":1,"decision":"accept","started_ms":3}"#;
+
 #[test]
 fn bad_input_is_named_and_ends_with_2() {
+    refused(&["run", "gatway"], "tip: a similar value exists: 'gateway'");
+    refused(&["grid", "a2", "hamer"], "tip: a similar value exists: 'hammer'");
+    refused(&["compare", "no-such"], "invalid value 'no-such'");
+    refused(&["gates", "network"], "invalid value 'network'");
+    refused(&["gates", "network"], "[possible values: a2, a5, a10,");
+    refused(&["gates", "a2", "--seeds", "0"], "0 is not in 1..=1000");
     refused(
-        &["run", "a3"],
-        "scenario is \"a3\"; it must be one of a2, a5, a10",
+        &["compare", "a2", "--first-seed=-1"],
+        "invalid digit found in string",
     );
-    refused(&["gates", "network"], "network has no gate");
+    refused(&["tables", "--seeds", "1001"], "1001 is not in 1..=1000");
+    refused(&["grid", "a2", "--jobs", "0"], "0 is not in 1..=256");
+    refused(&["run", "a2", "--seed", "first"], "invalid digit found in string");
+    refused(
+        &["replay", "bad.jsonl", "--workers", "0"],
+        "0 is not in 1..=65536",
+    );
+    refused(&["tables", "--update", "none.md"], "none.md cannot be read");
+    refused(
+        &["tables", "--update", "unmarked.md"],
+        "unmarked.md: there is no \"<!-- speed: begin -->\"",
+    );
     refused(&["grid", "a2", "--seeds", "0"], "0 is not in 1..=1000");
     refused(&["grid", "a2", "--seeds", "1001"], "1001 is not in 1..=1000");
     refused(
@@ -43,6 +67,10 @@ fn bad_input_is_named_and_ends_with_2() {
     refused(
         &["replay", "bad.jsonl"],
         "bad.jsonl: line 1: missing field `class`",
+    );
+    refused(
+        &["replay", "late.jsonl"],
+        "late.jsonl: line 2: started_ms is 3, which is before 9",
     );
     refused(&["replay", "empty.jsonl"], "the trace has no decision");
     refused(&["replay", "none.jsonl"], "none.jsonl cannot be read");
@@ -81,7 +109,7 @@ fn a_run_writes_figures_a_picture_and_a_trace_that_replay_judges_alike() {
         serde_json::from_slice(&fs::read(dir.path().join("r.json")).unwrap()).unwrap();
     let csv = fs::read_to_string(dir.path().join("r.csv")).unwrap();
     assert!(
-        csv.starts_with("scenario,seed,admission,hint,clients,calls,goodput"),
+        csv.starts_with("scenario,workers,seed,admission,hint,clients,calls,goodput"),
         "{csv}"
     );
     assert_eq!(csv.lines().count(), 2);
@@ -89,7 +117,9 @@ fn a_run_writes_figures_a_picture_and_a_trace_that_replay_judges_alike() {
     for text in [
         "a5: load steps to 5x",
         "Workers busy",
-        "Attempts a second",
+        "Calls and attempts a second",
+        "calls that begin",
+        "Served in time",
         "Oldest in the queue",
         "shedding",
     ] {
@@ -105,29 +135,69 @@ fn a_run_writes_figures_a_picture_and_a_trace_that_replay_judges_alike() {
     assert!((goodput - number(&report[0]["goodput"])).abs() < 0.1, "{goodput}");
 }
 
+/// The lines of a grid's file, in the order of their names: runs end in any order.
+fn sorted(path: &Path) -> Vec<String> {
+    let mut lines: Vec<String> = fs::read_to_string(path)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// How many runs a grid's file holds, the line under way not counted.
+fn finished(path: &Path) -> usize {
+    fs::read_to_string(path).map_or(0, |text| text.matches('\n').count().saturating_sub(1))
+}
+
 #[test]
-fn an_interrupted_grid_keeps_what_it_finished_and_goes_on_from_there() {
+fn a_grid_that_is_killed_keeps_what_it_finished_and_goes_on_from_there() {
     let dir = tempfile::tempdir().unwrap();
-    let grid = [
-        "grid",
-        "b",
-        "--seeds",
-        "2",
-        "--workers",
-        "2",
-        "--csv",
-        "g.csv",
-        "--resume",
-    ];
-    assert!(sim(dir.path(), &grid).status.success());
-    let path = dir.path().join("g.csv");
-    let whole = fs::read_to_string(&path).unwrap();
-    // Cut off in the middle of the second run's line.
-    let kept: Vec<&str> = whole.lines().take(2).collect();
-    fs::write(&path, kept.join("\n") + "\n").unwrap();
-    let output = sim(dir.path(), &grid);
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1 runs\n");
-    assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+    let grid = |file: &str| {
+        [
+            "grid",
+            "b",
+            "a2",
+            "--seeds",
+            "6",
+            "--workers",
+            "2",
+            "--csv",
+            file,
+            "--resume",
+        ]
+        .map(str::to_owned)
+    };
+    let run = |file: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdoff-sim"));
+        command.current_dir(dir.path()).args(grid(file));
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    };
+    let path = dir.path().join("killed.csv");
+    let mut killed = run("killed.csv").spawn().unwrap();
+    while finished(&path) < 3 {
+        assert_eq!(killed.try_wait().unwrap(), None, "it ended before it was killed");
+        std::thread::yield_now();
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let kept = finished(&path);
+    // A line that was cut off in the middle is what a full disk leaves.
+    let mut torn = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    torn.write_all(b"b,2,99,holdoff,own").unwrap();
+    let output = run("killed.csv").output().unwrap();
+    let rest = 12 - kept;
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("{rest} runs\n")
+    );
+    assert!(run("whole.csv").output().unwrap().status.success());
+    let whole = sorted(&dir.path().join("whole.csv"));
+    assert_eq!((sorted(&path), whole.len()), (whole, 13));
+    let output = run("killed.csv").output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "0 runs\n");
 }
 
 #[test]
@@ -149,7 +219,7 @@ fn gates_that_fail_end_with_1() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(
-        table.contains("| b     |") && table.contains("gates hold, over 1 seeds"),
+        table.contains("| b     |") && table.contains("gates hold, over the seeds 1 to 1"),
         "{table}"
     );
 }
