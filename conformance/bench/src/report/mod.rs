@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::calls::Calls;
 use crate::decide::Costs;
 use crate::machine::Header;
+use crate::route::Routes;
 use crate::serve::Rates;
 use crate::storm::Storm;
 
@@ -30,6 +31,8 @@ pub struct Results {
     pub calls: Vec<Calls>,
     /// Decision costs.
     pub decide: Option<Costs>,
+    /// What layers add to a request, no socket.
+    pub route: Option<Routes>,
     /// Throughput of servers, per kind of request.
     pub throughput: Vec<Rates>,
     /// Served against refused on one server, per kind of request.
