@@ -29,6 +29,8 @@ pub enum ClientKind {
     None,
     /// Three retries with full jitter, hints ignored
     FullJitter,
+    /// Three retries from 1 s up, full jitter, hints ignored: reqwest-retry as documented
+    ReqwestRetry,
     /// Comes back exactly when the hint ends
     Exact,
     /// Jitter below the hint: U(0, D)
@@ -53,6 +55,7 @@ impl ClientKind {
             Self::NoHoldOff => "no-hold-off",
             Self::None => "none",
             Self::FullJitter => "full-jitter",
+            Self::ReqwestRetry => "reqwest-retry",
             Self::Exact => "exact",
             Self::Below => "below",
             Self::Aws => "aws",

@@ -135,6 +135,7 @@ impl Plain {
         match self.kind {
             ClientKind::Holdoff | ClientKind::NoHoldOff | ClientKind::None => None,
             ClientKind::FullJitter => most(MOST_BLIND).then(|| jitter(100 * MS, 20 * SECOND)),
+            ClientKind::ReqwestRetry => most(MOST_BLIND).then(|| jitter(SECOND, 1_800 * SECOND)),
             ClientKind::Exact => hint.filter(|_| most(MOST_HINTED)),
             ClientKind::Below => hint
                 .filter(|_| most(MOST_HINTED))

@@ -50,9 +50,20 @@ pub enum Patience {
     ShortHasAll,
     /// Half to twice the p95 of its class: every deadline is as near as can be to what can just be done.
     OnTheEdge,
+    /// Of the live storm of holdoff-bench: 1 to 3 s for critical calls, 2 to 5 s for others.
+    Impatient,
     /// One in three knows this and claims as little as the test lets through, one in three waits a minute, one in three is as
     /// by tier; whatever the class and the tier.
     Mixed,
+}
+
+/// What callers want done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tasks {
+    /// 95 % short tasks and 5 % long ones.
+    ShortAndLong,
+    /// Of the live storm of holdoff-bench: one class, uniform in 20 to 60 ms.
+    OneClass,
 }
 
 /// How many client processes there are, and what they share: a process has one client of the SDK, with its retry budget,
@@ -107,6 +118,8 @@ pub struct Scenario {
     pub odd_callers: Option<(f64, ClientKind)>,
     /// What callers say about their patience, as a multiple of the truth.
     pub overstated: f64,
+    /// What they want done.
+    pub tasks: Tasks,
     /// How long callers wait.
     pub patience: Patience,
     /// What callers share.
@@ -139,6 +152,7 @@ impl Scenario {
             network: Network::Instant,
             odd_callers: None,
             overstated: 1.0,
+            tasks: Tasks::ShortAndLong,
             patience: Patience::ByTier,
             fleet: Fleet::Apart,
             waiting_room: None,
@@ -227,7 +241,38 @@ pub fn beyond() -> Vec<Scenario> {
     all.extend(callers());
     all.extend(deadlines());
     all.extend(services());
+    all.extend(storms());
     all
+}
+
+/// The live storms of holdoff-bench in virtual time, where no neighbour disturbs them.
+fn storms() -> [Scenario; 2] {
+    let storm = |name, about, disturbance, seconds| Scenario {
+        quiet: 4 * SECOND,
+        after: 10 * SECOND,
+        workers: 8,
+        tasks: Tasks::OneClass,
+        patience: Patience::Impatient,
+        fleet: Fleet::Gateway,
+        ..Scenario::new(name, about, disturbance, seconds)
+    };
+    [
+        storm(
+            "storm",
+            "the live storm: 5x for 12 s, impatient callers, one client",
+            Disturbance::Load(5.0),
+            12,
+        ),
+        Scenario {
+            base_load: 0.8,
+            ..storm(
+                "storm-stall",
+                "the live stall: 2 s at 0.8x, impatient callers, one client",
+                Disturbance::Stall,
+                2,
+            )
+        },
+    ]
 }
 
 /// Other callers.

@@ -8,7 +8,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Exp, LogNormal};
 use rand_pcg::Pcg64Mcg;
 
-use crate::scenario::{Disturbance, PROCESSES_EACH, Patience, Scenario, TENANTS};
+use crate::scenario::{Disturbance, PROCESSES_EACH, Patience, Scenario, TENANTS, Tasks};
 use crate::time::{MS, Nanos, SECOND, seconds};
 
 /// A kind of task.
@@ -76,15 +76,25 @@ const SHORT_SHARE: f64 = 0.95;
 /// Sigma of the lognormals: their p95 is then 2.0 means.
 const SIGMA: f64 = 0.5;
 
+/// Length of a task of [`Tasks::OneClass`], and the p95 and the mean of it, ms.
+const ONE_CLASS_MS: (f64, f64) = (20.0, 60.0);
+/// See [`ONE_CLASS_MS`].
+pub(crate) const ONE_CLASS_P95_MS: f64 = 58.0;
+/// See [`ONE_CLASS_MS`].
+pub(crate) const ONE_CLASS_MEAN_MS: f64 = 40.0;
+
 /// Mean worker time of a request in seconds.
-pub fn mean_need() -> f64 {
+pub fn mean_need(tasks: Tasks) -> f64 {
+    if tasks == Tasks::OneClass {
+        return ONE_CLASS_MEAN_MS / 1e3;
+    }
     (SHORT_SHARE * Class::Short.mean() as f64 + (1.0 - SHORT_SHARE) * Class::Long.mean() as f64)
         / SECOND as f64
 }
 
 /// Requests a second at a load of 1.
 pub fn capacity_rate(scenario: &Scenario) -> f64 {
-    f64::from(scenario.capacity()) / mean_need()
+    f64::from(scenario.capacity()) / mean_need(scenario.tasks)
 }
 
 /// All arrivals of a scenario, in order of time.
@@ -164,7 +174,8 @@ impl Draw {
 
     fn arrival(&mut self, scenario: &Scenario, at: Nanos) -> Arrival {
         let rng = &mut self.rng;
-        let class = if rng.random_bool(SHORT_SHARE) {
+        let one = scenario.tasks == Tasks::OneClass;
+        let class = if one || rng.random_bool(SHORT_SHARE) {
             Class::Short
         } else {
             Class::Long
@@ -177,9 +188,15 @@ impl Draw {
         let by_tier = by_tier + if class == Class::Long { 3.0 } else { 0.0 };
         let patience = match scenario.patience {
             Patience::ByTier => by_tier,
+            Patience::Impatient if tier == Tier::Critical => rng.random_range(1.0..3.0),
+            Patience::Impatient => rng.random_range(2.0..5.0),
             other => chosen(other, class, by_tier, rng),
         };
-        let need = (class.mean() as f64 * self.service.sample(rng)) as Nanos;
+        let need = if one {
+            (rng.random_range(ONE_CLASS_MS.0..ONE_CLASS_MS.1) * MS as f64) as Nanos
+        } else {
+            (class.mean() as f64 * self.service.sample(rng)) as Nanos
+        };
         let odd = scenario.odd_callers.map_or(0.0, |(share, _)| share);
         let tenant = rng.random_range(0..TENANTS);
         let nth = rng.random_range(0..PROCESSES_EACH);
@@ -200,7 +217,7 @@ impl Draw {
 fn chosen(patience: Patience, class: Class, by_tier: f64, rng: &mut Pcg64Mcg) -> f64 {
     let p95 = 2.0 * class.mean() as f64 / SECOND as f64;
     match (patience, class) {
-        (Patience::ByTier, _) => by_tier,
+        (Patience::ByTier | Patience::Impatient, _) => by_tier,
         (Patience::LongHasAll, Class::Short) => rng.random_range(0.06..0.5),
         (Patience::LongHasAll, Class::Long) | (Patience::ShortHasAll, Class::Short) => {
             rng.random_range(30.0..60.0)

@@ -9,9 +9,9 @@ use holdoff_admission::{
 use holdoff_contract::{Overload, Retry};
 
 use super::{Ask, Door, HintKind, Hinter, Look, Turn, Verdict};
-use crate::scenario::{Scenario, TENANTS};
+use crate::scenario::{Scenario, TENANTS, Tasks};
 use crate::time::{Nanos, Origin, whole};
-use crate::workload::Class;
+use crate::workload::{Class, ONE_CLASS_MEAN_MS, ONE_CLASS_P95_MS};
 
 /// The controller with the tickets it gave out.
 #[derive(Debug)]
@@ -43,6 +43,19 @@ const QUEUE_PER_WORKER: u32 = 64;
 
 /// The profile an operator would write for the simulated service: two classes, the wait bound, defaults otherwise.
 pub(crate) fn profile(scenario: &Scenario) -> Profile {
+    if scenario.tasks == Tasks::OneClass {
+        // As holdoff-bench has it: what it says is how many workers there are and how long a task takes.
+        let class = ClassProfile {
+            mean_ms: ONE_CLASS_MEAN_MS,
+            p95_ms: Some(ONE_CLASS_P95_MS),
+            ..ClassProfile::default()
+        };
+        return Profile {
+            workers: scenario.workers,
+            classes: BTreeMap::from([(Class::Short.name().to_owned(), class)]),
+            ..Profile::default()
+        };
+    }
     let class = |class: Class, deadline_ms| {
         let mean_ms = class.mean() as f64 / 1e6;
         ClassProfile {
