@@ -31,6 +31,8 @@ pub enum ClientKind {
     FullJitter,
     /// Three retries from 1 s up, full jitter, hints ignored: reqwest-retry as documented
     ReqwestRetry,
+    /// Retries from 100 ms up to 1 s while somebody waits, full jitter, hints ignored
+    Eager,
     /// Comes back exactly when the hint ends
     Exact,
     /// Jitter below the hint: U(0, D)
@@ -56,6 +58,7 @@ impl ClientKind {
             Self::None => "none",
             Self::FullJitter => "full-jitter",
             Self::ReqwestRetry => "reqwest-retry",
+            Self::Eager => "eager",
             Self::Exact => "exact",
             Self::Below => "below",
             Self::Aws => "aws",

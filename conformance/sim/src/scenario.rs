@@ -87,6 +87,14 @@ impl Fleet {
             Self::Gateway => 0,
         }
     }
+
+    /// Whom the server sees: a client, or, behind a gateway, the tenant that it names.
+    pub const fn caller(self, tenant: u16, process: u16) -> u16 {
+        match self {
+            Self::Apart => process,
+            Self::ByTenant | Self::Gateway => tenant,
+        }
+    }
 }
 
 /// One scenario. Names are those of the project's design notes.

@@ -274,7 +274,7 @@ impl World {
             tenant: arrival.tenant,
             class: arrival.class,
             tier: arrival.tier,
-            client: self.setup.scenario.fleet.client(arrival.tenant, arrival.process),
+            caller: self.setup.scenario.fleet.caller(arrival.tenant, arrival.process),
             call,
             attempt: attempts,
             time_left: told.map(|left| {

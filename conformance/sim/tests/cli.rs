@@ -135,6 +135,30 @@ fn a_run_writes_figures_a_picture_and_a_trace_that_replay_judges_alike() {
     assert!((goodput - number(&report[0]["goodput"])).abs() < 0.1, "{goodput}");
 }
 
+/// Recorded by `holdoff-server --trace` with its development profile: 50 callers at once, four calls each, of three tiers.
+#[test]
+fn the_trace_of_a_real_server_is_judged() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/server-trace.jsonl");
+    let output = sim(Path::new("."), &["replay", trace, "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let replay: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |name: &str| replay[name].as_f64().unwrap();
+    assert_eq!((number("decisions"), number("accepted")), (200.0, 167.0));
+    assert_eq!(
+        replay["refused"],
+        serde_json::json!({"deadline_unattainable": 23, "queue_age_exceeded": 10})
+    );
+    // What it accepted it did in time, and it had little else to do with its workers.
+    assert_eq!(number("unknown_need"), 0.0);
+    assert!(number("false_accepts") < 0.05, "{replay}");
+    assert!((0.0..0.5).contains(&number("regret")), "{replay}");
+    let table = sim(Path::new("."), &["replay", trace]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    for row in ["| false accepts", "| ghosts", "| avoidable loss", "| regret"] {
+        assert!(table.contains(row), "{table}");
+    }
+}
+
 /// The lines of a grid's file, in the order of their names: runs end in any order.
 fn sorted(path: &Path) -> Vec<String> {
     let mut lines: Vec<String> = fs::read_to_string(path)

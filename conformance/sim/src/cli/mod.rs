@@ -199,7 +199,7 @@ fn verdicts(
 }
 
 /// What is ranked: the product, the product with other hints or callers, and other rules with the callers of today.
-pub const POLICIES: [(Admission, HintKind, ClientKind); 15] = [
+pub const POLICIES: [(Admission, HintKind, ClientKind); 17] = [
     (Admission::Holdoff, HintKind::Own, ClientKind::Holdoff),
     (Admission::Holdoff, HintKind::Own, ClientKind::None),
     (Admission::Holdoff, HintKind::Own, ClientKind::FullJitter),
@@ -212,6 +212,8 @@ pub const POLICIES: [(Admission, HintKind, ClientKind); 15] = [
     (Admission::Fifo, HintKind::Own, ClientKind::Exact),
     (Admission::Codel, HintKind::Own, ClientKind::Aws),
     (Admission::Limit, HintKind::Own, ClientKind::Budget20),
+    (Admission::Limit, HintKind::Own, ClientKind::ReqwestRetry),
+    (Admission::Limit, HintKind::Own, ClientKind::Eager),
     (Admission::Limit, HintKind::Kube, ClientKind::Exact),
     (Admission::PredictedMean, HintKind::Own, ClientKind::Holdoff),
     (Admission::PredictedClass, HintKind::Own, ClientKind::Holdoff),

@@ -30,7 +30,7 @@ pub struct Product {
 /// Whether callers are known to the controller, so that it can stop those that come back too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// Each client is a caller, and each call has an Idempotency-Key.
+    /// The controller knows the callers apart, and each call has an Idempotency-Key.
     On,
     /// Nothing is known of callers.
     Off,
@@ -164,7 +164,7 @@ impl Door for Product {
             Edge::Off => self.controller.admit(instant, work, &mut ()),
             Edge::On => {
                 let caller = Caller {
-                    id: u64::from(ask.client),
+                    id: u64::from(ask.caller),
                     key: Some(u64::from(ask.call)),
                     attempt: u8::try_from(ask.attempt).ok(),
                 };
