@@ -51,6 +51,10 @@ fn bad_input_is_named_and_ends_with_2() {
         &["replay", "bad.jsonl", "--workers", "0"],
         "0 is not in 1..=65536",
     );
+    refused(
+        &["tables", "--only", "beyonds"],
+        "tip: a similar value exists: 'beyond'",
+    );
     refused(&["tables", "--update", "none.md"], "none.md cannot be read");
     refused(
         &["tables", "--update", "unmarked.md"],
@@ -133,6 +137,23 @@ fn a_run_writes_figures_a_picture_and_a_trace_that_replay_judges_alike() {
     // The replay knows the need of what ran only, so its bound is near the true one and not the same.
     let goodput = 1.0 - number(&replay["regret"]);
     assert!((goodput - number(&report[0]["goodput"])).abs() < 0.1, "{goodput}");
+}
+
+#[test]
+fn a_part_of_the_page_is_renewed_in_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = "# Simulation\n<!-- speed: begin -->\nold\n<!-- speed: end -->\nwords\n";
+    fs::write(dir.path().join("page.md"), page).unwrap();
+    let output = sim(dir.path(), &["tables", "--only", "speed", "--update", "page.md"]);
+    assert!(output.status.success(), "{output:?}");
+    let page = fs::read_to_string(dir.path().join("page.md")).unwrap();
+    assert!(
+        page.starts_with("# Simulation\n<!-- speed: begin -->\nn = "),
+        "{page}"
+    );
+    assert!(page.contains("| a10 "), "{page}");
+    assert!(page.ends_with("|\n<!-- speed: end -->\nwords\n"), "{page}");
+    assert!(!page.contains("old"), "{page}");
 }
 
 /// Recorded by `holdoff-server --trace` with its development profile: 50 callers at once, four calls each, of three tiers.

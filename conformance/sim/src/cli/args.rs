@@ -92,6 +92,9 @@ pub(super) enum Command {
         /// Put them into this document, between its marks, and the pictures into the folder beside it; otherwise print them
         #[arg(long, value_name = "FILE")]
         update: Option<PathBuf>,
+        /// These only; `pictures` are made with `--update`
+        #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(super::tables::NAMES))]
+        only: Vec<String>,
         #[command(flatten)]
         seeds: Seeds,
         #[command(flatten)]

@@ -96,7 +96,12 @@ fn act(command: Command) -> anyhow::Result<ExitCode> {
                 ));
             }
         }
-        Command::Tables { update, seeds, jobs } => tables::make(update.as_deref(), seeds, jobs)?,
+        Command::Tables {
+            update,
+            only,
+            seeds,
+            jobs,
+        } => tables::make(update.as_deref(), &only, seeds, jobs)?,
         Command::Replay { trace, workers, json } => replay_file(&trace, workers, json)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -31,36 +31,45 @@ const PARTS: [Part; 5] = [
     ("beyond", beyond),
 ];
 
+/// What can be made: the parts, and the pictures beside the page.
+pub(super) const NAMES: [&str; 6] = ["speed", "gates", "controls", "compare", "beyond", PICTURES];
+const PICTURES: &str = "pictures";
+
 /// Scenarios whose first seed is drawn.
 const DRAWN: [&str; 4] = ["a5", "b10", "d", "e"];
 /// Scenarios in which policies are ranked.
 const RANKED: [&str; 5] = ["a5", "b10", "d", "storm", "storm-stall"];
-/// Scenarios that the speed is measured on, and how often.
+/// Scenarios that the speed is measured on, and how often; an unoptimised build is slow, and its speed says nothing.
 const TIMED: [&str; 2] = ["a5", "a10"];
-const TIMES: usize = 5;
+const TIMES: usize = if cfg!(debug_assertions) { 1 } else { 5 };
 
-/// Makes all parts; into the document, or printed.
+/// Makes the parts named in `only`, all where it is empty; into the document, or printed.
 ///
 /// # Errors
 /// Before anything is simulated: when the document cannot be read or lacks a mark. Later: when a file cannot be written.
-pub(super) fn make(document: Option<&Path>, seeds: Seeds, jobs: Jobs) -> anyhow::Result<()> {
+pub(super) fn make(document: Option<&Path>, only: &[String], seeds: Seeds, jobs: Jobs) -> anyhow::Result<()> {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|chosen| chosen == name);
+    let parts: Vec<Part> = PARTS.into_iter().filter(|(name, _)| wanted(name)).collect();
     let Some(path) = document else {
-        for (name, part) in PARTS {
+        for (name, part) in parts {
             say(format!("{name}\n\n{}", part(seeds, jobs)?));
         }
         return Ok(());
     };
     let named = || path.display().to_string();
     let mut text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", named()))?;
-    for (name, _) in PARTS {
+    for (name, _) in &parts {
         replaced(&text, name, "").with_context(named)?;
     }
-    for (name, part) in PARTS {
+    for (name, part) in parts {
         text = replaced(&text, name, &part(seeds, jobs)?).with_context(named)?;
         // After each part, so that what is interrupted keeps what it finished.
         std::fs::write(path, &text).with_context(|| format!("{} cannot be written", named()))?;
     }
-    pictures(path, seeds)
+    if wanted(PICTURES) {
+        pictures(path, seeds)?;
+    }
+    Ok(())
 }
 
 /// The document with this between the marks of a part.
@@ -239,6 +248,12 @@ fn beyond(seeds: Seeds, jobs: Jobs) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_part_and_the_pictures_can_be_asked_for_by_name() {
+        let parts = PARTS.iter().map(|(name, _)| *name);
+        assert!(parts.chain([PICTURES]).eq(NAMES));
+    }
 
     #[test]
     fn only_what_stands_between_the_marks_of_a_part_is_replaced() {
