@@ -9,6 +9,7 @@
 
 mod api;
 mod binary;
+mod binary_input;
 mod common;
 mod deploy;
 mod durability;
