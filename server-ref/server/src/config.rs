@@ -40,6 +40,7 @@ mod schema_tests;
 mod tree;
 
 pub use check::{Fault, Mistake};
+pub(crate) use file::load_vocabulary;
 pub use file::{LoadError, LoadFault, MAX_PROFILE_BYTES};
 pub use tree::At;
 
@@ -132,6 +133,9 @@ pub struct Limits {
     /// `grpc-timeout`, `connect-timeout-ms` and `x-envoy-expected-rq-timeout-ms` count as deadlines too (SRQ-04). Default
     /// no: for a server behind a hop that sets or strips them.
     pub foreign_deadlines: bool,
+    /// A TOML file with the service's own words for its refusals (CLI-26, [`holdoff_contract::vocabulary`]), at most 1 MiB: they
+    /// are said beside the contract's fields, for callers that know no others. Default none.
+    pub vocabulary: Option<PathBuf>,
 }
 
 /// A configuration that cannot be used.
@@ -203,6 +207,7 @@ impl Default for Limits {
             max_connections: 4_096,
             drain_ms: 10_000,
             foreign_deadlines: false,
+            vocabulary: None,
         }
     }
 }

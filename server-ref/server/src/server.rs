@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, ByToken, Identities, Shared};
 use crate::background::Background;
+use crate::config::load_vocabulary;
 use crate::durable::{self, BadRecord, Ledger};
 use crate::fixtures::Fixtures;
 use crate::once::Waiters;
@@ -55,6 +56,9 @@ pub enum StartError {
     /// A log or trace cannot be written.
     #[error(transparent)]
     Observe(#[from] crate::ObserveError),
+    /// The service's own words cannot be used.
+    #[error("server.vocabulary {0}")]
+    Vocabulary(crate::LoadError),
     /// The metrics recorder cannot be built.
     #[error("cannot set up metrics")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
@@ -109,6 +113,9 @@ impl Server {
     pub async fn bind(config: ServerConfig) -> Result<Self, StartError> {
         config.validate()?;
         let identities = Arc::new(Identities::new(&config)?);
+        let words = config.limits.vocabulary.as_deref();
+        let vocabulary = words.map(load_vocabulary).transpose();
+        let vocabulary = vocabulary.map_err(StartError::Vocabulary)?;
         let telemetry = Telemetry::new()?;
         let (listener, addr) = listen_on("--listen", config.addr).await?;
         let (metrics_listener, metrics_addr) = match config.metrics_addr {
@@ -135,11 +142,15 @@ impl Server {
         } else {
             ForeignDeadlines::Ignored
         };
+        let gate = Gate::new(admission)
+            .grease(config.fixtures)
+            .identify(ByToken(Arc::clone(&identities)))
+            .foreign_deadlines(foreign);
         let app = Arc::new(Shared {
-            gate: Gate::new(admission)
-                .grease(config.fixtures)
-                .identify(ByToken(Arc::clone(&identities)))
-                .foreign_deadlines(foreign),
+            gate: match vocabulary {
+                Some(vocabulary) => gate.vocabulary(vocabulary),
+                None => gate,
+            },
             worker,
             tasks: Tasks::new(&config.limits),
             ledger,

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use holdoff_contract::vocabulary::Vocabulary;
+
 use super::{ConfigError, ServerConfig};
 
 /// Largest profile that is read: 1 MiB, some hundred times what a large one has.
@@ -50,7 +52,7 @@ impl ServerConfig {
     /// Reads a profile: TOML where the name ends in `.toml`, else YAML (and so JSON).
     ///
     /// # Errors
-    /// What is wrong with the file or with what it says; the text names the file.
+    /// What is wrong with the file, with what it says, or with the vocabulary that it names; the text names the file.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
         let read = || {
             let text = read_text(path)?;
@@ -63,11 +65,35 @@ impl ServerConfig {
                 Self::from_yaml(&text)
             }?)
         };
-        read().map_err(|why| LoadError {
+        let config: Self = read().map_err(|why| LoadError {
             path: path.to_owned(),
             why,
-        })
+        })?;
+        // The other file that it names is part of what it says.
+        config
+            .limits
+            .vocabulary
+            .as_deref()
+            .map(load_vocabulary)
+            .transpose()?;
+        Ok(config)
     }
+}
+
+/// The words of a vocabulary, from their TOML file.
+pub(crate) fn load_vocabulary(path: &Path) -> Result<Vocabulary, LoadError> {
+    let read = || {
+        let text = read_text(path)?;
+        toml::from_str(&text).map_err(|error| {
+            let at = error.span().map(|span| super::tree::position(&text, span.start));
+            let why = error.message().to_owned();
+            LoadFault::Config(ConfigError::Syntax { at, why })
+        })
+    };
+    read().map_err(|why| LoadError {
+        path: path.to_owned(),
+        why,
+    })
 }
 
 fn read_text(path: &Path) -> Result<String, LoadFault> {

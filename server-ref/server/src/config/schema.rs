@@ -235,6 +235,7 @@ pub const KEYS: &[Key] = &[
     key("server.max_connections", whole(1, 65_536), "connections", "4096", "open at once; more wait in the backlog of the listener"),
     key("server.drain_ms", whole(0, HOUR), "ms", "10000", "longest time that a stop waits for accepted work"),
     key("server.foreign_deadlines", Kind::Switch, "", "false", "grpc-timeout, connect-timeout-ms, x-envoy-expected-rq-timeout-ms count too"),
+    key("server.vocabulary", Kind::Path, "", "none", "TOML file with the service's own words for its refusals, said beside the contract's"),
     key("observe.admin", Kind::Switch, "", "false", "GET /admin/admission on the main listener too"),
     key("observe.tenant_log", Kind::Path, "", "none", "directory of sampled logs that name tenants, JSON lines, a file an hour"),
     key("observe.tenant_log_per_second", whole(1, 10_000), "requests", "10", "logged in a second, at most"),

@@ -282,7 +282,7 @@ fn toml_node(text: &str, node: &toml::Spanned<DeValue<'_>>) -> Node {
     }
 }
 
-fn position(text: &str, offset: usize) -> At {
+pub(super) fn position(text: &str, offset: usize) -> At {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     At {

@@ -25,4 +25,5 @@ mod real_time_burst;
 mod real_time_reach;
 mod tasks;
 mod telemetry;
+mod words;
 mod work;
