@@ -190,9 +190,10 @@ async fn do_work(app: &App, arrived: &Arrived, place: Place) -> Result<Response<
     let Arrived { asked, class, .. } = arrived;
     let predicted = place.predicted_wait();
     let turn = tokio::select! {
+        // First, since what was cut off frees its worker, and nothing may begin there any more.
         biased;
-        turn = place.turn() => turn,
         () = app.cut_off.cancelled() => return Err(draining(asked, Applied::No)),
+        turn = place.turn() => turn,
     };
     let permit = match turn {
         Ok(permit) => permit,
