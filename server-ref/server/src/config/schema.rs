@@ -1,7 +1,7 @@
 //! Every key of a profile: what it is, its unit, range and default.
 //!
 //! One table, so that the reader, the error messages, the shipped example files and `holdoff-server keys` cannot say
-//! different things. What a value must be beside *other* values ([`Key::also`]) is decided where they all are known, by
+//! different things. What a value must be beside *other* values ([`Key::also`](field@Key::also)) is decided where they all are known, by
 //! [`holdoff_admission::Profile::validate`].
 
 use std::fmt;
@@ -85,7 +85,7 @@ const fn real(least: f64, most: f64) -> Kind {
 }
 
 impl Key {
-    const fn also(mut self, also: &'static str) -> Self {
+    const fn beside(mut self, also: &'static str) -> Self {
         self.also = also;
         self
     }
@@ -185,38 +185,38 @@ pub const KEYS: &[Key] = &[
     key("workers", whole(1, 4_096), "tasks", "4", "tasks that run at once"),
     key("queue", whole(0, 100_000), "tasks", "256", "deferrable tasks that wait; beyond it queue_full (with 0 concurrency_limit)"),
     key("queue_bytes", whole(1, 1 << 40), "bytes", "67108864", "payload that waits, all tiers; the last eighth is kept for critical"),
-    key("queue_work_ms", whole(1, MOST_WORK), "ms", "workers x 600000", "estimated work that waits, all tiers").also(PER_WORKER),
+    key("queue_work_ms", whole(1, MOST_WORK), "ms", "workers x 600000", "estimated work that waits, all tiers").beside(PER_WORKER),
     key("max_bytes", whole(1, 1 << 32), "bytes", "1048576", "largest payload of one task; a larger one is 413, not overload"),
     key("backlog", whole(0, 100_000), "tasks", "queue", "deferred tasks (202, outcome=defer) that wait for normal"),
     key("backlog_age_ms", whole(1_000, DAY), "ms", "600000", "longest stay in the backlog; then the task ends as evicted"),
     key("hold_ms", whole(0, HOUR), "ms", "2000", "how long depth and wait must stay low before recovery starts"),
     key("ramp_ms", whole(0, HOUR), "ms", "3000", "how long recovery lets deferrable work back in"),
     key("hint_floor_ms", whole(50, 10_000), "ms", "50", "least hint"),
-    key("hint_ceiling_ms", whole(1_000, DAY), "ms", "30000", "greatest hint; there the window widens instead").also("at least hint_floor_ms"),
+    key("hint_ceiling_ms", whole(1_000, DAY), "ms", "30000", "greatest hint; there the window widens instead").beside("at least hint_floor_ms"),
     key("max_deadline_ms", whole(1, DAY), "ms", "3600000", "longer deadlines are cut to this"),
     key("margin_ms", whole(0, 60_000), "ms", "20", "safety margin of the deadline test"),
     key("margin_share", real(0.0, 1.0), "of p95", "0.05", "the same as a share; the larger of the two counts"),
     key("shed_rate_alert", real(0.0, 1.0), "of requests", "0.05", "alert when more than this is refused for five minutes"),
     key("tiers.<tier>.queue", whole(0, 100_000), "tasks", "queue, for non-sheddable half of it, for critical a quarter", "tasks of this tier that wait"),
-    key("tiers.<tier>.queued_work_ms", whole(1, MOST_WORK), "ms", "no bound below queue_work_ms", "estimated work of this tier that waits").also(PER_WORKER),
-    key("tiers.<tier>.slots", whole(0, 4_096), "tasks", "workers", "tasks of this tier that run at once; 0 closes it").also("at most workers"),
-    key("tiers.<tier>.reserved_workers", whole(0, 4_095), "workers", "workers / 10, rounded down", "kept for critical work").also("less than workers, for critical alone"),
+    key("tiers.<tier>.queued_work_ms", whole(1, MOST_WORK), "ms", "no bound below queue_work_ms", "estimated work of this tier that waits").beside(PER_WORKER),
+    key("tiers.<tier>.slots", whole(0, 4_096), "tasks", "workers", "tasks of this tier that run at once; 0 closes it").beside("at most workers"),
+    key("tiers.<tier>.reserved_workers", whole(0, 4_095), "workers", "workers / 10, rounded down", "kept for critical work").beside("less than workers, for critical alone"),
     key("tiers.<tier>.weight", real(0.01, 100.0), "shares", "0.5 critical, 0.3 non-sheddable, 0.2 deferrable", "share of the dispatch while other tiers wait too"),
-    key("tiers.<tier>.min_wait_ms", whole(0, HOUR), "ms", "50", "least wait bound W").also("at most max_wait_ms"),
+    key("tiers.<tier>.min_wait_ms", whole(0, HOUR), "ms", "50", "least wait bound W").beside("at most max_wait_ms"),
     key("tiers.<tier>.max_wait_ms", whole(1, DAY), "ms", "30000, for non-sheddable 600000", "greatest wait bound W"),
     key("classes.<class>.mean_ms", real(0.001, DAY as f64), "ms", "50", "mean service time, until it is measured"),
-    key("classes.<class>.p95_ms", real(0.0005, 2.0 * DAY as f64), "ms", "2 x mean_ms", "95th percentile of it").also("at least mean_ms / 2"),
+    key("classes.<class>.p95_ms", real(0.0005, 2.0 * DAY as f64), "ms", "2 x mean_ms", "95th percentile of it").beside("at least mean_ms / 2"),
     key("classes.<class>.deadline_ms", whole(1, DAY), "ms", "5000", "deadline of a request that names none"),
     key("classes.<class>.max_deadline_ms", whole(1, DAY), "ms", "the profile's max_deadline_ms", "longest deadline of this class"),
     key("tenants.<tenant>.active", whole(1, 4_096), "tasks", "no limit of its own", "tasks of this tenant that run at once; the others do not wait for it"),
-    key("tenants.<tenant>.queued_work_ms", whole(1, MOST_WORK), "ms", "no fixed limit", "estimated work of it that waits; beyond it tenant_limit").also(PER_WORKER),
+    key("tenants.<tenant>.queued_work_ms", whole(1, MOST_WORK), "ms", "no fixed limit", "estimated work of it that waits; beyond it tenant_limit").beside(PER_WORKER),
     key("tenants.<tenant>.tiers", Kind::Tiers, "", "what its identity says", "tiers it may use; a request for another is lowered"),
     key("thresholds.enter_depth", whole(1, 300_000), "tasks", "queue / 2", "queued tasks from which the state is congested"),
-    key("thresholds.shed_depth", whole(1, 400_000), "tasks", "1.25 x enter_depth", "queued tasks from which it is shedding").also("at least enter_depth"),
-    key("thresholds.exit_depth", whole(0, 299_999), "tasks", "queue / 4", "queued tasks down to which it counts as low").also("less than enter_depth"),
+    key("thresholds.shed_depth", whole(1, 400_000), "tasks", "1.25 x enter_depth", "queued tasks from which it is shedding").beside("at least enter_depth"),
+    key("thresholds.exit_depth", whole(0, 299_999), "tasks", "queue / 4", "queued tasks down to which it counts as low").beside("less than enter_depth"),
     key("thresholds.enter_wait", real(0.01, 10.0), "of W", "0.5", "predicted wait from which the state is congested"),
-    key("thresholds.shed_wait", real(0.01, 10.0), "of W", "0.9", "predicted wait from which it is shedding").also("at least enter_wait"),
-    key("thresholds.exit_wait", real(0.0, 9.9), "of W", "0.25", "predicted wait down to which it counts as low").also("at most 0.99 x enter_wait"),
+    key("thresholds.shed_wait", real(0.01, 10.0), "of W", "0.9", "predicted wait from which it is shedding").beside("at least enter_wait"),
+    key("thresholds.exit_wait", real(0.0, 9.9), "of W", "0.25", "predicted wait down to which it counts as low").beside("at most 0.99 x enter_wait"),
     key("anonymous.tenant", Kind::Tenant, "", "nobody's", "whose work it is"),
     key("anonymous.tiers", Kind::Tiers, "", "non-sheddable, deferrable", "tiers they may use; a request for another is lowered"),
     key("anonymous.trusted", Kind::Switch, "", "false", "told state and predicted wait, and its Overload-Tenant counts"),
