@@ -7,9 +7,9 @@
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use url::Url;
 
+use super::callers;
 use super::message::{Ask, NoAnswer, Pace, Seen};
 use crate::clock;
 
@@ -108,7 +108,7 @@ pub async fn exchange(address: &Address, ask: &Ask) -> (Times, Result<Seen, NoAn
 }
 
 async fn talk(address: &Address, ask: &Ask, times: &mut Times) -> Result<Seen, NoAnswer> {
-    let connect = TcpStream::connect(address.authority());
+    let connect = callers::connect(address.authority(), ask.from);
     let mut stream = match tokio::time::timeout(CONNECT_LIMIT, connect).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(NoAnswer::Unreachable(error.to_string())),
