@@ -15,6 +15,7 @@ use url::Url;
 use crate::adapter::{Adapter, AdapterPool, COMMAND_LIMIT};
 use crate::case::Case;
 use crate::run::RunContext;
+use crate::slack;
 use crate::verdict::{Findings, NotRun, Outcome};
 
 mod ask;
@@ -164,7 +165,8 @@ async fn on(stage: &Stage, body: &ServerCase, context: &RunContext, fixtures: bo
             "needs the metrics page; no --metrics-url was given".to_owned(),
         ));
     }
-    let evidence = play::play(stage, &body.steps, context.seed).await?;
+    let (evidence, slack) = slack::during(play::play(stage, &body.steps, context.seed)).await;
+    let (evidence, slack) = (evidence?, slack.max(context.slack));
     if !fixtures {
         could_be_provoked(body, &evidence)?;
         patience::saw_a_crowd(body, &evidence)?;
@@ -173,7 +175,7 @@ async fn on(stage: &Stage, body: &ServerCase, context: &RunContext, fixtures: bo
     answered(&evidence, &mut findings);
     patience::whole(&evidence, &mut findings);
     for check in checks {
-        check::judge(check, &evidence, context.slack, &mut findings);
+        check::judge(check, &evidence, slack, &mut findings);
     }
     if blind {
         findings.saw("one witness only: no metrics page was given, so that its checks were left out");

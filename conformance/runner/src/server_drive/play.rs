@@ -128,7 +128,7 @@ impl Play<'_> {
                 let mut all = JoinSet::new();
                 for send in sends {
                     let asks = self.asks(send);
-                    self.launch(send, asks, &mut all);
+                    self.launch(send, asks, Duration::from_millis(send.every_ms), &mut all);
                 }
                 while all.join_next().await.is_some() {}
             }
@@ -136,7 +136,7 @@ impl Play<'_> {
                 let mut all = std::mem::take(&mut self.background);
                 for send in sends {
                     let asks = self.asks(send);
-                    self.launch(send, asks, &mut all);
+                    self.launch(send, asks, Duration::from_millis(send.every_ms), &mut all);
                 }
                 self.background = all;
             }
@@ -264,7 +264,7 @@ impl Play<'_> {
         figures.max().unwrap_or(0)
     }
 
-    fn launch(&self, send: &Send, asks: Vec<Ask>, into: &mut JoinSet<()>) {
+    fn launch(&self, send: &Send, asks: Vec<Ask>, every: Duration, into: &mut JoinSet<()>) {
         let address = match (&self.stage.metrics, send.to_metrics) {
             (Some(metrics), true) => metrics.clone(),
             _ => self.stage.server.clone(),
@@ -272,8 +272,7 @@ impl Play<'_> {
         let own = Arc::new(Semaphore::new(send.concurrency.unwrap_or(MAX_OPEN).min(MAX_OPEN)));
         let start = clock::now() + Duration::from_millis(send.at_ms);
         for (i, ask) in asks.into_iter().enumerate() {
-            let due = start
-                + Duration::from_millis(send.every_ms).saturating_mul(u32::try_from(i).unwrap_or(u32::MAX));
+            let due = start + every.saturating_mul(u32::try_from(i).unwrap_or(u32::MAX));
             let one = One {
                 address: address.clone(),
                 label: send.label.clone(),
@@ -322,7 +321,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Waves that double, until enough was refused; then waits for what is still open, so that the next case finds an
+    /// Waves that double until the first refusal, each spread over its time, until enough was refused; then waits for what is still open, so that the next case finds an
     /// idle server. A caller leaves after `within_ms`, answered or not.
     async fn flood(&mut self, flood: &Flood) {
         let until = clock::now() + Duration::from_millis(flood.within_ms);
@@ -339,9 +338,12 @@ impl Play<'_> {
             let asks = (sent..sent + send.n)
                 .map(|i| ask(&send, i, None, self.stage.callers))
                 .collect();
-            self.launch(&send, asks, &mut all);
+            self.launch(&send, asks, BETWEEN_WAVES / send.n, &mut all);
             sent += send.n;
-            wave = wave.saturating_mul(2).min(LAST_WAVE);
+            // Once it refuses, it is overloaded: more at once would only measure how both share the machine.
+            if self.refused(&flood.send.label) == 0 {
+                wave = wave.saturating_mul(2).min(LAST_WAVE);
+            }
             let next = clock::now() + BETWEEN_WAVES;
             while clock::now() < next && self.refused(&flood.send.label) < flood.rejects && !all.is_empty() {
                 let _ = tokio::time::timeout(Duration::from_millis(20), all.join_next()).await;
