@@ -60,7 +60,7 @@ struct Forced {
 #[derive(Debug)]
 struct State {
     fault: Fault,
-    first: Option<tokio::time::Instant>,
+    first: Option<std::time::Instant>,
     bound: usize,
     in_flight: usize,
     forced: VecDeque<Forced>,
@@ -253,7 +253,7 @@ fn throttles(request: &Request, state: &mut State) -> bool {
     let odd = |(name, value): &(String, String)| name == "overload-tier" && !known.contains(&value.as_str());
     match state.fault {
         Fault::EmptyBucket | Fault::EmptyBucketNoNoStore => {
-            let first = *state.first.get_or_insert_with(tokio::time::Instant::now);
+            let first = *state.first.get_or_insert_with(holdoff_conformance::clock::now);
             first.elapsed() < EMPTY_FOR
         }
         Fault::ThrottlesForever => true,
