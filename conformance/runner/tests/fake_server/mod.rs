@@ -254,7 +254,7 @@ fn throttles(request: &Request, state: &mut State) -> bool {
     match state.fault {
         Fault::EmptyBucket | Fault::EmptyBucketNoNoStore => {
             let first = *state.first.get_or_insert_with(holdoff_conformance::clock::now);
-            first.elapsed() < EMPTY_FOR
+            holdoff_conformance::clock::now().saturating_duration_since(first) < EMPTY_FOR
         }
         Fault::ThrottlesForever => true,
         Fault::ThrottlesOddTiers => request.headers.iter().any(odd),
