@@ -46,6 +46,13 @@ pub struct Plan {
     pub seed: u64,
 }
 
+impl Plan {
+    /// Calls that are to be expected of it.
+    pub fn calls(&self) -> f64 {
+        capacity(self) * self.load * self.length.as_secs_f64()
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -142,11 +149,11 @@ impl Storm {
         let recovery = tokio::spawn({
             let admission = admission.clone();
             async move {
-                tokio::select! {
-                    () = tokio::time::sleep(plan.length) => {}
-                    () = stop.cancelled() => return None,
-                }
-                watch::until_normal(&admission, last_arrival, RECOVERY).await
+                let normal = async {
+                    tokio::time::sleep(plan.length).await;
+                    watch::until_normal(&admission, last_arrival, RECOVERY).await
+                };
+                stop.run_until_cancelled(normal).await.flatten()
             }
         });
         let mut groups = Vec::new();
@@ -224,20 +231,9 @@ fn patience(least: u64, most: u64) -> (Duration, Duration) {
 }
 
 fn group(name: &'static str, caller: &Caller, tally: Tally) -> Group {
-    let (early, retries) = match caller {
-        Caller::Holdoff(client) => {
-            let counts = client.counters().snapshot();
-            (counts.early_retries_total, counts.retries_total)
-        }
-        Caller::Deaf(_) => {
-            let early = tally.calls.iter().map(|call| u64::from(call.early)).sum();
-            (early, tally.attempts() - tally.calls.len() as u64)
-        }
+    let early = match caller {
+        Caller::Holdoff(client) => client.counters().snapshot().early_retries_total,
+        Caller::Deaf(_) => tally.calls.iter().map(|call| u64::from(call.early)).sum(),
     };
-    Group {
-        name,
-        tally,
-        early,
-        retries,
-    }
+    Group { name, tally, early }
 }
