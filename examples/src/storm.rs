@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use holdoff::contract::ServiceState;
 use holdoff_admission::Snapshot;
 use holdoff_server::{Server, ServerConfig};
 use tokio_util::sync::CancellationToken;
@@ -147,7 +148,7 @@ impl Storm {
         let begun = now();
         let last_arrival = begun + plan.length;
         let recovery = tokio::spawn({
-            let admission = admission.clone();
+            let (admission, stop) = (admission.clone(), stop.clone());
             async move {
                 let normal = async {
                     tokio::time::sleep(plan.length).await;
@@ -162,7 +163,13 @@ impl Storm {
         }
         // Stopped early, the load was shorter than planned.
         let length = plan.length.min(now() - begun);
-        let recovered = recovery.await?;
+        let mut recovered = recovery.await?;
+        // Calls that came late, or came back, may have made it busy once more.
+        let snapshot = admission.snapshot();
+        if snapshot.state != ServiceState::Normal || snapshot.tickets > 0 {
+            let normal = watch::until_normal(&admission, last_arrival, RECOVERY);
+            recovered = stop.run_until_cancelled(normal).await.flatten();
+        }
         watching.cancel();
         let watch = watcher.await?;
         let snapshot = admission.snapshot();

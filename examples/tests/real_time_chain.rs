@@ -6,11 +6,16 @@
 )]
 
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
+/// One chain at a time: two would share the processors, and each would measure the other.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Runs the example and gives its figures of one chain.
 fn figures(manner: &str, load: &str) -> Value {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let output = Command::new(env!("CARGO_BIN_EXE_propagate"))
         .args(["--json", "--seconds", "4", "--manner", manner, "--load", load])
         .output()
