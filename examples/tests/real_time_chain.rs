@@ -46,7 +46,7 @@ fn three_attempts_at_each_of_three_layers_are_at_most_1_3_requests_at_the_leaf_u
     assert!(calls > 900, "{chain}");
     assert!(
         count(&chain, "leaf_requests") > calls / 2,
-        "the load reached the leaf: {chain}"
+        "the load did not reach the leaf; is the machine too busy for 300 calls/s? {chain}"
     );
     assert!(
         chain["leaf_requests_per_call"].as_f64().unwrap() <= 1.3,
