@@ -1,5 +1,6 @@
 //! What `?` makes of an answer that came and cannot be used (feature `reqwest`).
 #![cfg(feature = "reqwest")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::time::Duration;
 
