@@ -232,3 +232,53 @@ fn chosen(patience: Patience, class: Class, by_tier: f64, rng: &mut Pcg64Mcg) ->
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(name: &str) -> Vec<(Arrival, f64)> {
+        let mut scenario = Scenario::named(name).unwrap();
+        scenario.workers = 4;
+        let waits = |a: Arrival| (a, (a.deadline - a.at) as f64 / SECOND as f64);
+        arrivals(&scenario, 1).into_iter().map(waits).collect()
+    }
+
+    /// Every call of this class waits for a time in this range, seconds, and some wait near either end.
+    fn all_wait(calls: &[(Arrival, f64)], of: impl Fn(&Arrival) -> bool, least: f64, most: f64) {
+        let waits = calls.iter().filter(|(a, _)| of(a)).map(|(_, wait)| *wait);
+        let (low, high) = waits.fold((f64::MAX, 0.0_f64), |(low, high), w| (low.min(w), high.max(w)));
+        let near = (most - least) * 0.05;
+        assert!((least..least + near).contains(&low), "{low} to {high}");
+        assert!((most - near..most).contains(&high), "{low} to {high}");
+    }
+
+    #[test]
+    fn an_adversary_chooses_deadlines_by_the_class_of_the_task() {
+        let short = |a: &Arrival| a.class == Class::Short;
+        let long = |a: &Arrival| a.class == Class::Long;
+        let calls = drawn("long-waits");
+        all_wait(&calls, short, 0.06, 0.5);
+        all_wait(&calls, long, 30.0, 60.0);
+        let calls = drawn("short-waits");
+        all_wait(&calls, short, 30.0, 60.0);
+        all_wait(&calls, long, 2.0, 2.6);
+        let calls = drawn("edge");
+        all_wait(&calls, short, 0.02, 0.08);
+        all_wait(&calls, long, 1.0, 4.0);
+        let calls = drawn("mixed");
+        // What the test lets through at the least: p95 and its margin.
+        let least = calls.iter().filter(|(a, wait)| short(a) && *wait < 0.07).count() as f64;
+        assert!((least / calls.iter().filter(|(a, _)| short(a)).count() as f64 - 1.0 / 3.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn the_storms_calls_are_those_of_the_bench() {
+        let calls = drawn("storm");
+        all_wait(&calls, |a| a.tier == Tier::Critical, 1.0, 3.0);
+        all_wait(&calls, |a| a.tier != Tier::Critical, 2.0, 5.0);
+        let mean = calls.iter().map(|(a, _)| a.need as f64).sum::<f64>() / calls.len() as f64 / MS as f64;
+        assert!((mean - ONE_CLASS_MEAN_MS).abs() < 1.0, "{mean}");
+        assert!(calls.iter().all(|(a, _)| (20 * MS..60 * MS).contains(&a.need)));
+    }
+}
