@@ -11,6 +11,7 @@ pub mod decide;
 mod host;
 pub mod machine;
 pub mod report;
+pub mod route;
 pub mod serve;
 pub mod stats;
 pub mod storm;

@@ -140,13 +140,15 @@ const MORE: [(&str, Option<ClientKind>, &str, Side, f64); 10] = [
 
 /// Gates that do not hold yet, with what was tried in docs/SIMULATION.md. `gates` fails on them all the same; the smoke test
 /// lets them be open and nothing else.
-pub const OPEN: [(&str, &str); 13] = [
+pub const OPEN: [(&str, &str); 15] = [
     ("a5", "goodput"),
+    ("a5", "critical"),
     ("a10", "attempts"),
     ("a10", "spike"),
     ("b10", "avoidable_loss"),
     ("b10", "critical"),
     ("c", "avoidable_loss"),
+    ("c", "wasted"),
     ("d", "attempts"),
     ("e", "goodput"),
     ("f", "avoidable_loss"),

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::calls::Calls;
 use crate::decide::Costs;
 use crate::machine::Header;
+use crate::route::Routes;
 use crate::serve::Rates;
 use crate::storm::Storm;
 
@@ -30,6 +31,8 @@ pub struct Results {
     pub calls: Vec<Calls>,
     /// Decision costs.
     pub decide: Option<Costs>,
+    /// What layers add to a request, no socket.
+    pub route: Option<Routes>,
     /// Throughput of servers, per kind of request.
     pub throughput: Vec<Rates>,
     /// Served against refused on one server, per kind of request.
@@ -63,7 +66,12 @@ impl Report {
     /// # Errors
     /// Never, as far as is known: the figures are numbers and words.
     pub fn new(header: &Header, results: &Results, beside: Option<&str>) -> anyhow::Result<Self> {
-        let targets = targets::judge(results);
+        // Figures that mean nothing meet and miss nothing.
+        let targets = if results.smoke {
+            Vec::new()
+        } else {
+            targets::judge(results)
+        };
         let plots = match beside {
             Some(_) => plot::all(results),
             None => Vec::new(),
