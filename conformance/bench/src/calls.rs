@@ -1,21 +1,27 @@
 //! What does obeying cost when nothing is wrong? Almost every call is answered at once, so that is the call to
 //! measure: the same request through four clients to the same server, one call each in turn, over one kept connection
 //! each. Plain reqwest (its retries off) is what the others are compared with.
+//!
+//! What ran just before a call decides which of its code and data the processor still has at hand: that alone makes two
+//! clients that are the same differ by some percent where the turns have a fixed order. So the order of each turn is
+//! drawn. The server is a process of its own.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use axum::Router;
-use axum::routing::{get, post};
 use holdoff::{Tier, reqwest};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use reqwest_middleware::ClientWithMiddleware;
 use reqwest_retry::RetryTransientMiddleware;
 use reqwest_retry::policies::ExponentialBackoff;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::child::Server;
 use crate::clock;
-use crate::host::{Host, one_thread};
+use crate::host::one_thread;
 use crate::stats::{Spread, paired_ratios, quantile_of};
 
 /// The time limit of calls that have one.
@@ -34,6 +40,8 @@ pub struct Plan {
     pub rounds: usize,
     /// Calls of each client in a round.
     pub calls: usize,
+    /// Draws the order of the turns.
+    pub seed: u64,
 }
 
 /// What is sent.
@@ -44,6 +52,101 @@ pub enum Shape {
     Get,
     /// A POST of 1 KiB of JSON with a time limit; through Holdoff with a deadline, a tier and a class.
     Post,
+}
+
+impl Shape {
+    /// Every kind of request.
+    pub const ALL: [Self; 2] = [Self::Get, Self::Post];
+
+    /// Its name on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+        }
+    }
+}
+
+/// Who is compared, in the order of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contestant {
+    /// reqwest, its retries off.
+    Plain,
+    /// reqwest, retrying by itself.
+    OwnRetries,
+    /// reqwest-middleware with reqwest-retry.
+    ReqwestRetry,
+    /// Ours.
+    Holdoff,
+}
+
+/// Everybody, plain reqwest first.
+pub const CONTESTANTS: [Contestant; 4] = [
+    Contestant::Plain,
+    Contestant::OwnRetries,
+    Contestant::ReqwestRetry,
+    Contestant::Holdoff,
+];
+
+impl Contestant {
+    /// As the reports call it.
+    pub fn name(self) -> &'static str {
+        NAMES[self as usize]
+    }
+
+    /// Its name on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::OwnRetries => "own-retries",
+            Self::ReqwestRetry => "reqwest-retry",
+            Self::Holdoff => "holdoff",
+        }
+    }
+
+    fn client(self) -> anyhow::Result<Client> {
+        let plain = || reqwest::Client::builder().retry(reqwest::retry::never());
+        Ok(match self {
+            Self::Plain => Client::Plain(plain().build()?),
+            Self::OwnRetries => {
+                let own = reqwest::retry::for_host("127.0.0.1").classify_fn(|answer| match answer.status() {
+                    Some(status) if status.is_server_error() => answer.retryable(),
+                    _ => answer.success(),
+                });
+                Client::Plain(reqwest::Client::builder().retry(own).build()?)
+            }
+            Self::ReqwestRetry => {
+                let policy = ExponentialBackoff::builder().build_with_max_retries(3);
+                let stack = reqwest_middleware::ClientBuilder::new(plain().build()?)
+                    .with(RetryTransientMiddleware::new_with_policy(policy));
+                Client::Middleware(stack.build())
+            }
+            Self::Holdoff => Client::Holdoff(holdoff::Client::new()),
+        })
+    }
+}
+
+/// Makes calls and nothing else, for a tool that counts what this process does.
+///
+/// # Errors
+/// For unknown words, and when a call fails.
+pub fn make(client: &str, shape: &str, calls: usize, url: &str) -> anyhow::Result<()> {
+    let find = CONTESTANTS.into_iter().find(|known| known.word() == client);
+    let contestant = find.with_context(|| format!("no client is called {client:?}"))?;
+    let find = Shape::ALL.into_iter().find(|known| known.word() == shape);
+    let shape = find.with_context(|| format!("no request is called {shape:?}"))?;
+    let client = contestant.client()?;
+    let payload = payload();
+    one_thread()?.block_on(async {
+        for _ in 0..calls {
+            client.call(url, shape, &payload).await?;
+        }
+        Ok(())
+    })
+}
+
+fn payload() -> serde_json::Value {
+    json!({"payload": "x".repeat(1000)})
 }
 
 /// A client under measure.
@@ -96,24 +199,6 @@ pub const NAMES: [&str; 4] = [
     "holdoff::Client",
 ];
 
-fn clients() -> anyhow::Result<[Client; 4]> {
-    let plain = || reqwest::Client::builder().retry(reqwest::retry::never());
-    let own = reqwest::retry::for_host("127.0.0.1").classify_fn(|answer| match answer.status() {
-        Some(status) if status.is_server_error() => answer.retryable(),
-        _ => answer.success(),
-    });
-    let policy = ExponentialBackoff::builder().build_with_max_retries(3);
-    let middleware = reqwest_middleware::ClientBuilder::new(plain().build()?)
-        .with(RetryTransientMiddleware::new_with_policy(policy))
-        .build();
-    Ok([
-        Client::Plain(plain().build()?),
-        Client::Plain(reqwest::Client::builder().retry(own).build()?),
-        Client::Middleware(middleware),
-        Client::Holdoff(holdoff::Client::new()),
-    ])
-}
-
 impl Client {
     /// One call, to the last byte of its answer.
     async fn call(&self, url: &str, shape: Shape, payload: &serde_json::Value) -> anyhow::Result<()> {
@@ -147,26 +232,30 @@ impl Client {
 /// # Errors
 /// When a call fails: then there is nothing to compare.
 pub fn measure(plan: Plan, shape: Shape) -> anyhow::Result<Calls> {
-    let host = Host::start(|| {
-        Ok(Router::new()
-            .route("/", get(async || "ok"))
-            .route("/", post(async |_body: axum::body::Bytes| "ok")))
-    })?;
+    let server = Server::start()?;
     let runtime = one_thread()?;
-    let url = host.url();
-    let payload = json!({"payload": "x".repeat(1000)});
-    let clients = clients()?;
+    let url = server.url();
+    let payload = payload();
+    let [first, second, third, fourth] = CONTESTANTS;
+    let clients = [
+        first.client()?,
+        second.client()?,
+        third.client()?,
+        fourth.client()?,
+    ];
+    let mut order = StdRng::seed_from_u64(plan.seed);
     runtime.block_on(async {
         for client in &clients {
             for _ in 0..WARM_UP {
-                client.call(&url, shape, &payload).await?;
+                client.call(url, shape, &payload).await?;
             }
         }
         Ok::<_, anyhow::Error>(())
     })?;
     let mut rounds = Rounds::default();
     for _ in 0..plan.rounds {
-        runtime.block_on(round(&clients, plan.calls, &url, shape, &payload, &mut rounds))?;
+        let request = (url, shape, &payload);
+        runtime.block_on(round(&clients, plan.calls, request, &mut order, &mut rounds))?;
     }
     let mut figures = Vec::new();
     for (index, client) in clients.iter().enumerate() {
@@ -175,7 +264,7 @@ pub fn measure(plan: Plan, shape: Shape) -> anyhow::Result<Calls> {
             failed = runtime
                 .block_on(async {
                     for _ in 0..COUNTED {
-                        client.call(&url, shape, &payload).await?;
+                        client.call(url, shape, &payload).await?;
                     }
                     Ok::<_, anyhow::Error>(())
                 })
@@ -219,26 +308,20 @@ impl Rounds {
     }
 }
 
-/// One call each in turn. Who begins changes, so that nobody always has the same one before it.
+/// One call each in turn, in an order that is drawn each time.
 async fn round(
     clients: &[Client; 4],
     calls: usize,
-    url: &str,
-    shape: Shape,
-    payload: &serde_json::Value,
+    (url, shape, payload): (&str, Shape, &serde_json::Value),
+    order: &mut StdRng,
     rounds: &mut Rounds,
 ) -> anyhow::Result<()> {
     let mut took: [Vec<f64>; 4] = Default::default();
     let mut cpu = [Duration::ZERO; 4];
-    for turn in 0..calls {
-        for step in 0..clients.len() {
-            // 0 1 2 3, then 3 2 1 0 begun one further: each follows each.
-            let step = if turn % 2 == 0 {
-                step
-            } else {
-                clients.len() - 1 - step
-            };
-            let index = (turn / 2 + step) % clients.len();
+    let mut turn = [0, 1, 2, 3];
+    for _ in 0..calls {
+        turn.shuffle(order);
+        for index in turn {
             let cpu_before = clock::thread_cpu();
             let before = clock::now();
             clients[index]

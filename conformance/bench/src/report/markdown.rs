@@ -6,6 +6,7 @@ use super::Results;
 use super::targets::{Target, Verdict};
 use crate::calls::{self, Calls};
 use crate::decide::Costs;
+use crate::instructions::Counts;
 use crate::machine::Header;
 use crate::serve::{self, Rates};
 use crate::stats::Spread;
@@ -51,6 +52,7 @@ pub(super) fn page(
     for calls in &results.calls {
         of_calls(&mut page, calls);
     }
+    of_instructions(&mut page, &results.instructions);
     plot(&mut page, "calls.svg", "Overhead of a call");
     if let Some(costs) = &results.decide {
         of_decide(&mut page, costs);
@@ -150,6 +152,41 @@ fn of_calls(page: &mut String, calls: &Calls) {
             client.cpu_us.median,
             client.allocations
         );
+    }
+    put!(page, "");
+}
+
+fn of_instructions(page: &mut String, counts: &[Counts]) {
+    let Some(first) = counts.first() else { return };
+    put!(
+        page,
+        "### Instructions of a call, in the caller's process, without the kernel\n"
+    );
+    put!(
+        page,
+        "Mean of {} calls. In brackets what is added to plain reqwest.\n",
+        first.calls
+    );
+    let shapes: Vec<_> = counts
+        .iter()
+        .map(|counts| counts.shape.word().to_uppercase())
+        .collect();
+    put!(
+        page,
+        "| client | {} |\n|---{}|",
+        shapes.join(" | "),
+        "|---".repeat(counts.len())
+    );
+    for (index, client) in first.clients.iter().enumerate() {
+        let cells: Vec<_> = counts
+            .iter()
+            .filter_map(|counts| {
+                let plain = counts.clients.first()?.instructions;
+                let own = counts.clients.get(index)?.instructions;
+                Some(format!("{own:.0} ({:+.0})", own - plain))
+            })
+            .collect();
+        put!(page, "| {} | {} |", client.name, cells.join(" | "));
     }
     put!(page, "");
 }
