@@ -12,6 +12,7 @@ use reqwest::{Body, Response};
 use serde::Serialize;
 
 use crate::Client;
+use crate::parcel::Maker;
 
 /// Builds a request and makes the call. A bad value is told by [`Self::send`], as reqwest does it.
 #[derive(Debug)]
@@ -228,8 +229,10 @@ impl RequestBuilder {
     /// [`Error::is_request`] where the request could not be built, [`Error::is_overloaded`] where the server refused
     /// it, else a failure of the transport or the end of the deadline.
     pub async fn send(self) -> Result<Response, Error> {
-        let client = self.client.clone();
-        let (request, options) = self.build()?;
-        client.execute_with(request, options).await
+        if let Some(error) = self.invalid {
+            return Err(error);
+        }
+        let request = self.request.build().map_err(Error::request)?;
+        self.client.call(request, self.options, Maker::Builder).await
     }
 }
