@@ -3,8 +3,10 @@
 //! each. Plain reqwest (its retries off) is what the others are compared with.
 //!
 //! What ran just before a call decides which of its code and data the processor still has at hand: that alone makes two
-//! clients that are the same differ by some percent where the turns have a fixed order. So the order of each turn is
-//! drawn. The server is a process of its own.
+//! clients that are the same differ by some percent where the turns have a fixed order, so the order is drawn. And where
+//! the clients take turns call by call, the code that they share (reqwest's) is warm for all of them, and what one has
+//! for itself is cold each time, as it is in no program that uses one of them. So a turn is a block of calls; a block of
+//! one shows the worst case. The server is a process of its own.
 
 use std::time::Duration;
 
@@ -40,6 +42,8 @@ pub struct Plan {
     pub rounds: usize,
     /// Calls of each client in a round.
     pub calls: usize,
+    /// Calls that one client makes in a row before the next has its turn.
+    pub block: usize,
     /// Draws the order of the turns.
     pub seed: u64,
 }
@@ -187,6 +191,8 @@ pub struct Calls {
     pub rounds: usize,
     /// Calls of each client in a round.
     pub calls: usize,
+    /// Calls in a row.
+    pub block: usize,
     /// Per client, plain reqwest first.
     pub clients: Vec<ClientFigures>,
 }
@@ -255,7 +261,7 @@ pub fn measure(plan: Plan, shape: Shape) -> anyhow::Result<Calls> {
     let mut rounds = Rounds::default();
     for _ in 0..plan.rounds {
         let request = (url, shape, &payload);
-        runtime.block_on(round(&clients, plan.calls, request, &mut order, &mut rounds))?;
+        runtime.block_on(round(&clients, plan, request, &mut order, &mut rounds))?;
     }
     let mut figures = Vec::new();
     for (index, client) in clients.iter().enumerate() {
@@ -280,6 +286,7 @@ pub fn measure(plan: Plan, shape: Shape) -> anyhow::Result<Calls> {
         shape,
         rounds: plan.rounds,
         calls: plan.calls,
+        block: plan.block,
         clients: figures,
     })
 }
@@ -308,10 +315,10 @@ impl Rounds {
     }
 }
 
-/// One call each in turn, in an order that is drawn each time.
+/// One block each in turn, in an order that is drawn each time.
 async fn round(
     clients: &[Client; 4],
-    calls: usize,
+    plan: Plan,
     (url, shape, payload): (&str, Shape, &serde_json::Value),
     order: &mut StdRng,
     rounds: &mut Rounds,
@@ -319,24 +326,28 @@ async fn round(
     let mut took: [Vec<f64>; 4] = Default::default();
     let mut cpu = [Duration::ZERO; 4];
     let mut turn = [0, 1, 2, 3];
-    for _ in 0..calls {
+    let mut left = plan.calls;
+    while left > 0 {
+        let block = plan.block.clamp(1, left);
+        left -= block;
         turn.shuffle(order);
         for index in turn {
             let cpu_before = clock::thread_cpu();
-            let before = clock::now();
-            clients[index]
-                .call(url, shape, payload)
-                .await
-                .with_context(|| NAMES[index])?;
-            let after = clock::now();
+            for _ in 0..block {
+                let before = clock::now();
+                clients[index]
+                    .call(url, shape, payload)
+                    .await
+                    .with_context(|| NAMES[index])?;
+                took[index].push((clock::now() - before).as_secs_f64() * 1e6);
+            }
             cpu[index] += clock::thread_cpu() - cpu_before;
-            took[index].push((after - before).as_secs_f64() * 1e6);
         }
     }
     for (index, took) in took.iter_mut().enumerate() {
         rounds.p50_us[index].extend(quantile_of(took, 0.5));
         rounds.p99_us[index].extend(quantile_of(took, 0.99));
-        rounds.cpu_us[index].push(cpu[index].as_secs_f64() * 1e6 / calls as f64);
+        rounds.cpu_us[index].push(cpu[index].as_secs_f64() * 1e6 / plan.calls as f64);
     }
     Ok(())
 }

@@ -27,6 +27,9 @@ struct Args {
     /// Calls of each client in a round, and those that instructions are counted of.
     #[arg(long, value_parser = clap::value_parser!(u32).range(20..=100_000))]
     calls: Option<u32>,
+    /// Calls that a client makes in a row before the next has its turn; 1 lets them take turns call by call.
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    block: u16,
     /// Connections that keep a server busy.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
@@ -122,6 +125,7 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
         let plan = calls::Plan {
             rounds,
             calls: args.calls.unwrap_or(of(1000, 40)) as usize,
+            block: usize::from(args.block),
             seed: args.seed,
         };
         for shape in calls::Shape::ALL {

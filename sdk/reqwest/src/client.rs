@@ -1,5 +1,6 @@
 //! The client.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use holdoff_tower::carrier::Answered;
@@ -116,23 +117,17 @@ impl Client {
     /// See [`RequestBuilder::send`].
     pub async fn execute_with(&self, request: Request, mut options: CallOptions) -> Result<Response, Error> {
         options.deadline = options.deadline.or_else(|| request.timeout().copied());
-        self.call(request, options, Maker::Others).await
+        let mut parcel = self.parcel(request, Maker::Others);
+        let answered = pin!(self.layer().carry(&mut parcel, options)).await?;
+        Ok(handed_on(answered))
     }
 
-    /// Makes the call. Nothing of it is boxed, and it is begun when it is polled: the span and the inbound request
-    /// around it are those of whoever awaits it.
-    pub(crate) async fn call(
-        &self,
-        request: Request,
-        options: CallOptions,
-        maker: Maker,
-    ) -> Result<Response, Error> {
-        let Shared { transport, layer } = &*self.shared;
-        let parcel = Parcel::new(transport, request, maker);
-        Ok(match layer.carry(parcel, options).await? {
-            Answered::AsItCame(response) => response,
-            Answered::LookedInto(response) => into_reqwest(response),
-        })
+    pub(crate) fn parcel(&self, request: Request, maker: Maker) -> Parcel<'_> {
+        Parcel::new(&self.shared.transport, request, maker)
+    }
+
+    pub(crate) fn layer(&self) -> &OverloadLayer {
+        &self.shared.layer
     }
 
     /// The counts of all calls through this client and its clones.
@@ -144,6 +139,14 @@ impl Client {
 impl Default for Client {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// As reqwest hands it on.
+pub(crate) fn handed_on(answered: Answered<Response, Answer>) -> Response {
+    match answered {
+        Answered::AsItCame(response) => response,
+        Answered::LookedInto(response) => into_reqwest(response),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use holdoff_tower::carrier::{Carrier, within};
 use holdoff_tower::{AttemptContext, BoxError, Redirected};
 use http::header::{HOST, HeaderMap};
@@ -38,21 +39,20 @@ pub(crate) struct Parcel<'a> {
     next: Option<Request>,
     begun: bool,
     /// Another instance than the one that the caller's URL names.
-    elsewhere: Option<Url>,
+    elsewhere: Option<Box<Url>>,
     time_left: Option<Duration>,
 }
 
 impl<'a> Parcel<'a> {
     pub(crate) fn new(transport: &'a Transport, mut request: Request, maker: Maker) -> Self {
-        let (kept, replay) = match copy(&request, maker) {
-            Some(copy) => (copy, true),
-            None => {
-                let stream = request.body_mut().take();
-                let copy = copy(&request, maker);
-                *request.body_mut() = stream;
-                (copy.unwrap_or_else(|| bare(&request)), false)
-            }
-        };
+        let mut replay = true;
+        let kept = copy(&request, maker).unwrap_or_else(|| {
+            replay = false;
+            let stream = request.body_mut().take();
+            let without = copy(&request, maker).unwrap_or_else(|| bare(&request));
+            *request.body_mut() = stream;
+            without
+        });
         Self {
             transport,
             maker,
@@ -66,7 +66,7 @@ impl<'a> Parcel<'a> {
     }
 
     fn asked(&self) -> &Url {
-        self.elsewhere.as_ref().unwrap_or_else(|| self.kept.url())
+        self.elsewhere.as_deref().unwrap_or_else(|| self.kept.url())
     }
 
     /// What was sent, made anew for a redirect.
@@ -81,12 +81,25 @@ impl<'a> Parcel<'a> {
     }
 }
 
+/// Up to so many bytes a body is copied: reqwest can share it, but does so only together with a table of settings, which
+/// costs more than copying these.
+const SHORT_BODY: usize = 4096;
+
 /// The same request again; `None` where its body is a stream.
 fn copy(request: &Request, maker: Maker) -> Option<Request> {
-    match maker {
-        Maker::Builder if request.body().is_none() => Some(bare(request)),
-        _ => request.try_clone(),
+    if maker == Maker::Others {
+        return request.try_clone();
     }
+    let Some(body) = request.body() else {
+        return Some(bare(request));
+    };
+    let bytes = body.as_bytes()?;
+    if bytes.len() > SHORT_BODY {
+        return request.try_clone();
+    }
+    let mut copy = bare(request);
+    *copy.body_mut() = Some(Bytes::copy_from_slice(bytes).into());
+    Some(copy)
 }
 
 /// The same request without its body and without reqwest's settings.
@@ -139,11 +152,11 @@ impl Carrier for Parcel<'_> {
                 None
             };
         }
-        self.elsewhere = other.and_then(|other| at(self.kept.url(), other));
+        self.elsewhere = other.and_then(|other| at(self.kept.url(), other)).map(Box::new);
         self.time_left = context.time_left;
         let next = self.next.as_mut()?;
         if let Some(url) = &self.elsewhere {
-            *next.url_mut() = url.clone();
+            next.url_mut().clone_from(url);
             // It named the first one.
             next.headers_mut().remove(HOST);
         }

@@ -1,6 +1,7 @@
 //! One request, in reqwest's manner.
 
 use std::fmt::Display;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use reqwest::{Body, Response};
 use serde::Serialize;
 
 use crate::Client;
+use crate::client::handed_on;
 use crate::parcel::Maker;
 
 /// Builds a request and makes the call. A bad value is told by [`Self::send`], as reqwest does it.
@@ -232,7 +234,12 @@ impl RequestBuilder {
         if let Some(error) = self.invalid {
             return Err(error);
         }
-        let request = self.request.build().map_err(Error::request)?;
-        self.client.call(request, self.options, Maker::Builder).await
+        let request = match self.request.build() {
+            Ok(request) => request,
+            Err(error) => return Err(Error::request(error)),
+        };
+        let mut parcel = self.client.parcel(request, Maker::Builder);
+        let answered = pin!(self.client.layer().carry(&mut parcel, self.options)).await?;
+        Ok(handed_on(answered))
     }
 }

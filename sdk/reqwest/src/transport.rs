@@ -143,7 +143,10 @@ pub(crate) fn crosses(response: &Response) -> Option<Url> {
             | StatusCode::TEMPORARY_REDIRECT
             | StatusCode::PERMANENT_REDIRECT
     );
-    let location = response.headers().get(LOCATION).filter(|_| redirects)?;
+    if !redirects {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?;
     let next = response.url().join(location.to_str().ok()?).ok()?;
     let follows = matches!(next.scheme(), "http" | "https") && !is_same_origin(&next, response.url());
     follows.then_some(next)

@@ -44,6 +44,11 @@ pub trait Carrier {
     /// Whether the body can be sent again byte for byte.
     fn can_replay(&self) -> bool;
 
+    /// Whether an attempt can be sent without waiting for [`Self::ready`].
+    fn is_ready(&self) -> bool {
+        true
+    }
+
     /// Waits until an attempt can be sent, no longer than to the limit.
     fn ready(&mut self, limit: Option<Instant>) -> impl Future<Output = Readiness> + Send {
         let _ = limit;
@@ -153,6 +158,10 @@ where
 
     fn can_replay(&self) -> bool {
         self.replay
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready
     }
 
     /// Before the policy is asked, so that the deadline which a send carries is still true.

@@ -190,7 +190,7 @@ impl Watch {
     }
 
     /// The call is over.
-    pub(crate) fn end(mut self, result: Result<StatusCode, &Error>) {
+    pub(crate) fn end(&mut self, result: Result<StatusCode, &Error>) {
         if self.inbound.is_none() {
             return;
         }

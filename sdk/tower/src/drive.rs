@@ -4,6 +4,7 @@
 //! get right is bookkeeping: a call that is dropped anywhere gives back what it holds, a connection is freed before
 //! a wait, a service is polled ready before it is called and not kept ready while nobody calls it.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -28,22 +29,84 @@ use crate::telemetry::{Buffer, Waits};
 
 /// Makes one call: sleeps and sends until the policy says that it is over.
 ///
-/// What is large and rarely needed across a wait is boxed: this future is made for every call, and a big one costs more
-/// than everything it decides. The clock is read when the call begins, when an answer is there, and after a wait.
+/// Almost every call is sent once and answered, so that way is laid out apart: what is large or rarely needed stays in
+/// [`go_on`], which is boxed. Otherwise each call would carry it along, and a big future costs more than everything it
+/// decides. The clock is read when the call begins, when an answer is there, and after a wait.
 pub(crate) async fn drive<C: Carrier>(
     carrier: &mut C,
-    mut plan: Plan,
+    plan: &mut Plan,
     shared: &Shared,
+    call_span: &Span,
 ) -> Result<Answered<C::Answer, C::Body>, Error> {
-    let mut now = clock::now();
-    let mut call = Running::start(carrier, &plan, shared, now);
+    let now = clock::now();
+    let mut call = Running::start(carrier, plan, shared, now);
+    let turn = match call.next_action(now) {
+        Action::Send(send) if carrier.is_ready() => {
+            let limit = call.limit(now);
+            let span = attempt_span(carrier, &send);
+            if span.is_disabled() {
+                let vocabulary = plan.vocabulary(carrier, &send, shared);
+                if !plan.begin(carrier, &send, shared) {
+                    return Err(spent());
+                }
+                let sent = pin!(sent(carrier, limit, plan, shared)).await;
+                let received = clock::now();
+                if let Sent::Answered(answer) = sent {
+                    match reject::at_a_glance(C::status(&answer), vocabulary) {
+                        Some(outcome @ (Outcome::Success | Outcome::Answered))
+                            if shared.dialect.is_none() =>
+                        {
+                            call.on_outcome(received, outcome);
+                            return Ok(call.deliver::<C>(answer, call_span));
+                        }
+                        _ => Turn::Came(Sent::Answered(answer), received, limit, vocabulary),
+                    }
+                } else {
+                    Turn::Came(sent, received, limit, vocabulary)
+                }
+            } else {
+                Turn::Send(send, Some(span))
+            }
+        }
+        action => Turn::Act(action),
+    };
+    Box::pin(go_on(carrier, plan, call, (turn, now), call_span)).await
+}
+
+/// What is to be done next.
+enum Turn<'a, C: Carrier> {
+    Act(Action),
+    Send(Sending, Option<Span>),
+    /// An attempt brought this then, with that limit, at whoever speaks so.
+    Came(Sent<C::Answer>, Instant, Option<Instant>, &'a Vocabulary),
+}
+
+/// What sending brought.
+enum Sent<A> {
+    Answered(A),
+    Failed(BoxError),
+    RanOut,
+}
+
+/// The call from anywhere to its end.
+async fn go_on<C: Carrier>(
+    carrier: &mut C,
+    plan: &mut Plan,
+    mut call: Running<'_>,
+    (mut turn, mut now): (Turn<'_, C>, Instant),
+    call_span: &Span,
+) -> Result<Answered<C::Answer, C::Body>, Error> {
+    let shared = call.shared;
     let mut last = Last::<C>::Nothing;
     let mut unready = None;
     loop {
-        let action = call.next_action(now);
         let limit = call.limit(now);
-        match action {
-            Action::WaitUntil(at) => {
+        let (received, outcome) = match turn {
+            Turn::Act(Action::Send(send)) => {
+                turn = Turn::Send(send, None);
+                continue;
+            }
+            Turn::Act(Action::WaitUntil(at)) => {
                 carrier.idle();
                 settle(last.unwanted(carrier), Some(at)).await;
                 clock::sleep_until(at).await;
@@ -52,96 +115,99 @@ pub(crate) async fn drive<C: Carrier>(
                     Readiness::Ready | Readiness::RanOut => None,
                 };
                 now = clock::now();
+                turn = Turn::Act(call.next_action(now));
+                continue;
             }
-            Action::Send(send) => {
+            Turn::Act(Action::Finish(finish)) => {
+                if let Finish::GiveUp(_) = finish {
+                    settle(last.unwanted(carrier), limit).await;
+                }
+                return call.end(finish, last, call_span);
+            }
+            Turn::Send(send, span) => {
                 // A response that is still here belongs to an attempt that is followed by another.
                 settle(last.unwanted(carrier), limit).await;
                 let readiness = match unready.take() {
                     Some(error) => Readiness::Broken(error),
                     None => carrier.ready(limit).await,
                 };
-                let (received, outcome);
-                (last, received, outcome) = match readiness {
+                match readiness {
                     Readiness::Ready => {
+                        let span = span.unwrap_or_else(|| attempt_span(carrier, &send));
                         let vocabulary = plan.vocabulary(carrier, &send, shared);
-                        let span = attempt_span(carrier, &send);
-                        let began = span.in_scope(|| plan.begin(carrier, &send, shared));
-                        if !began {
-                            return Err(Error::request("the body was a stream and has been sent"));
+                        if !span.in_scope(|| plan.begin(carrier, &send, shared)) {
+                            return Err(spent());
                         }
-                        attempt(carrier, limit, shared, &plan, vocabulary)
-                            .instrument(span)
-                            .await
+                        let attempt = async {
+                            let sent = sent(carrier, limit, plan, shared).await;
+                            let came = (sent, clock::now());
+                            look_into(carrier, came, limit, (shared, plan, vocabulary), &mut last).await
+                        };
+                        attempt.instrument(span).await
                     }
                     Readiness::RanOut => {
                         shared.counters.attempt(send.number);
-                        (Last::Nothing, clock::now(), Outcome::TimedOut)
+                        (clock::now(), Outcome::TimedOut)
                     }
                     // Nothing was sent, so nothing was applied.
                     Readiness::Broken(error) => {
                         shared.counters.attempt(send.number);
-                        let failed = Last::Failed(Failure::NotConnected, error);
-                        (failed, clock::now(), Outcome::NotConnected)
+                        last = Last::Failed(Failure::NotConnected, error);
+                        (clock::now(), Outcome::NotConnected)
                     }
-                };
-                now = call.on_outcome(received, outcome);
-                if let Some(finish) = call.call.ended(now) {
-                    if let Finish::GiveUp(_) = finish {
-                        settle(last.unwanted(carrier), limit).await;
-                    }
-                    return call.end(finish, last);
                 }
             }
-            Action::Finish(finish) => {
-                if let Finish::GiveUp(_) = finish {
-                    settle(last.unwanted(carrier), limit).await;
-                }
-                return call.end(finish, last);
+            Turn::Came(sent, received, limit, vocabulary) => {
+                let came = (sent, received);
+                look_into(carrier, came, limit, (shared, plan, vocabulary), &mut last).await
             }
-        }
+        };
+        now = call.on_outcome(received, outcome);
+        turn = Turn::Act(match call.call.ended(now) {
+            Some(finish) => Action::Finish(finish),
+            None => call.next_action(now),
+        });
     }
 }
 
-/// Waits for what was sent, within what is left of the call's deadline (CLI-28), and reads what comes back.
-async fn attempt<C: Carrier>(
+/// Waits for what was begun, within what is left of the call's deadline (CLI-28).
+async fn sent<C: Carrier>(
     carrier: &mut C,
     limit: Option<Instant>,
-    shared: &Shared,
     plan: &Plan,
-    vocabulary: &Vocabulary,
-) -> (Last<C>, Instant, Outcome) {
-    let timer = limit.filter(|_| !C::KEEPS_LIMIT);
+    shared: &Shared,
+) -> Sent<C::Answer> {
     let fields = |headers: &mut HeaderMap| plan.write(headers, shared);
-    let result = clock::within(timer, carrier.send(limit, &fields)).await;
-    let received = clock::now();
-    match result {
-        Err(clock::RanOut) => (Last::Nothing, received, Outcome::TimedOut),
-        Ok(Ok(answer)) => {
-            let status = C::status(&answer);
-            Span::current().record("http.response.status_code", status.as_u16());
-            let dialect = shared.dialect.as_deref();
-            let glance = match dialect {
-                None => reject::at_a_glance(status, vocabulary),
-                Some(_) => None,
-            };
-            if let Some(outcome) = glance {
-                return (Last::Answer(answer), received, outcome);
-            }
-            let receipt = Receipt {
-                received,
-                limit,
-                compat: shared.compat,
-                dialect,
-                replay: plan.replay(),
-                vocabulary,
-            };
-            let judged = reject::judge(carrier.open(answer), &receipt, &shared.counters);
-            let (response, outcome) = Box::pin(judged).await;
-            (Last::Opened(Box::new(response)), received, outcome)
+    let sent = pin!(carrier.send(limit, &fields));
+    let came = match limit {
+        Some(_) if !C::KEEPS_LIMIT => clock::within(limit, sent).await,
+        _ => Ok(sent.await),
+    };
+    match came {
+        Ok(Ok(answer)) => Sent::Answered(answer),
+        Ok(Err(error)) => Sent::Failed(error),
+        Err(clock::RanOut) => Sent::RanOut,
+    }
+}
+
+/// Tells what an attempt brought, and leaves it in `last`.
+async fn look_into<C: Carrier>(
+    carrier: &mut C,
+    (sent, received): (Sent<C::Answer>, Instant),
+    limit: Option<Instant>,
+    (shared, plan, vocabulary): (&Shared, &Plan, &Vocabulary),
+    last: &mut Last<C>,
+) -> (Instant, Outcome) {
+    let answer = match sent {
+        Sent::Answered(answer) => answer,
+        Sent::RanOut => {
+            *last = Last::Nothing;
+            return (received, Outcome::TimedOut);
         }
-        Ok(Err(error)) => {
+        Sent::Failed(error) => {
             let failure = (shared.classify)(&*error);
             tracing::debug!(failure = ?failure, "attempt failed");
+            *last = Last::Failed(failure, error);
             let outcome = match failure {
                 // The transport's own limit is set to the same instant as ours.
                 _ if limit.is_some_and(|limit| received >= limit) => Outcome::TimedOut,
@@ -149,9 +215,34 @@ async fn attempt<C: Carrier>(
                 Failure::Broken => Outcome::Broken,
                 Failure::Final => Outcome::Answered,
             };
-            (Last::Failed(failure, error), received, outcome)
+            return (received, outcome);
         }
+    };
+    let status = C::status(&answer);
+    Span::current().record("http.response.status_code", status.as_u16());
+    let dialect = shared.dialect.as_deref();
+    if dialect.is_none()
+        && let Some(outcome) = reject::at_a_glance(status, vocabulary)
+    {
+        *last = Last::Answer(answer);
+        return (received, outcome);
     }
+    let receipt = Receipt {
+        received,
+        limit,
+        compat: shared.compat,
+        dialect,
+        replay: plan.replay(),
+        vocabulary,
+    };
+    let (response, outcome) = reject::judge(carrier.open(answer), &receipt, &shared.counters).await;
+    *last = Last::Opened(Box::new(response));
+    (received, outcome)
+}
+
+/// The policy asks for no second send of a stream.
+fn spent() -> Error {
+    Error::request("the body was a stream and has been sent")
 }
 
 /// What the last attempt left behind.
@@ -207,28 +298,41 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Hands on what the last attempt brought, or the reason why the call stopped.
-    fn end<C: Carrier>(&self, finish: Finish, last: Last<C>) -> Result<Answered<C::Answer, C::Body>, Error> {
+    /// Hands on an answer.
+    fn deliver<C: Carrier>(&self, mut answer: C::Answer, span: &Span) -> Answered<C::Answer, C::Body> {
         let (attempts, waited) = (self.call.attempts(), self.call.waited());
-        let report = CallReport { attempts, waited };
-        Span::current().record("holdoff.attempts", attempts);
-        if let Finish::GiveUp(give_up) = &finish {
-            Span::current().record("holdoff.gave_up", give_up.why.as_str());
+        span.record("holdoff.attempts", attempts);
+        C::extensions_mut(&mut answer).insert(CallReport { attempts, waited });
+        Answered::AsItCame(answer)
+    }
+
+    /// Hands on what the last attempt brought, or the reason why the call stopped.
+    fn end<C: Carrier>(
+        &self,
+        finish: Finish,
+        last: Last<C>,
+        span: &Span,
+    ) -> Result<Answered<C::Answer, C::Body>, Error> {
+        let (attempts, waited) = (self.call.attempts(), self.call.waited());
+        span.record("holdoff.attempts", attempts);
+        if let Finish::GiveUp(give_up) = finish {
+            span.record("holdoff.gave_up", give_up.why.as_str());
+            let failed = match last {
+                Last::Failed(failure, error) => Some((failure, error)),
+                Last::Nothing | Last::Answer(_) | Last::Opened(_) => None,
+            };
+            return Err(Error::gave_up(give_up, failed));
         }
-        match (finish, last) {
-            (Finish::GiveUp(give_up), Last::Failed(failure, error)) => {
-                Err(Error::gave_up(give_up, Some((failure, error))))
-            }
-            (Finish::GiveUp(give_up), _) => Err(Error::gave_up(give_up, None)),
-            (Finish::Deliver, Last::Answer(mut answer)) => {
-                C::extensions_mut(&mut answer).insert(report);
+        match last {
+            Last::Answer(mut answer) => {
+                C::extensions_mut(&mut answer).insert(CallReport { attempts, waited });
                 Ok(Answered::AsItCame(answer))
             }
-            (Finish::Deliver, Last::Opened(mut response)) => {
-                response.extensions_mut().insert(report);
+            Last::Opened(mut response) => {
+                response.extensions_mut().insert(CallReport { attempts, waited });
                 Ok(Answered::LookedInto(*response))
             }
-            (Finish::Deliver, Last::Failed(failure, error)) => {
+            Last::Failed(failure, error) => {
                 // The policy took it for an answer, since it is not tried again; here it is known for a failure.
                 let mut events = Buffer::default();
                 events.emit(Event::GaveUp(StopReason::Transport));
@@ -242,7 +346,7 @@ impl<'a> Running<'a> {
                 };
                 Err(Error::gave_up(give_up, Some((failure, error))))
             }
-            (Finish::Deliver, Last::Nothing) => Err(Error::request("there is no answer to deliver")),
+            Last::Nothing => Err(Error::request("there is no answer to deliver")),
         }
     }
 

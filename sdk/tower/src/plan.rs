@@ -39,6 +39,26 @@ impl Defaults {
     fn trusts(&self, asked: (&str, &str)) -> bool {
         self.trusted.iter().any(|origin| origin.parts() == asked)
     }
+
+    fn trusts_first<C: Carrier>(&self, carrier: &C) -> bool {
+        let (scheme, authority) = carrier.origin();
+        self.trusts((scheme, &authority))
+    }
+
+    /// The service with several instances that the request names one of.
+    fn service<C: Carrier>(&self, carrier: &C, tenant: Option<&Tenant>) -> Option<Service> {
+        if self.services.is_empty() {
+            return None;
+        }
+        let (scheme, authority) = carrier.origin();
+        self.services.iter().find_map(|list| {
+            Some(Service {
+                first: list.position(scheme, &authority)?,
+                instances: Arc::clone(list),
+                tenant: tenant.cloned(),
+            })
+        })
+    }
 }
 
 /// What a call says about itself on each attempt.
@@ -55,7 +75,7 @@ pub(crate) struct Plan {
     /// Where the URL names one of several instances.
     service: Option<Service>,
     /// The fields of the attempt under way as the hook left them, which is called once an attempt.
-    hooked: Option<HeaderMap>,
+    hooked: Option<Box<HeaderMap>>,
 }
 
 /// The instances of the service that is called.
@@ -74,7 +94,7 @@ impl Plan {
         defaults: &Defaults,
         dialect: Option<&dyn Dialect>,
     ) -> Self {
-        let (headers, (scheme, authority)) = (carrier.headers(), carrier.origin());
+        let headers = carrier.headers();
         let said = match dialect {
             _ if headers.is_empty() => RequestFields::default(),
             Some(dialect) => dialect.request_fields(headers),
@@ -94,18 +114,12 @@ impl Plan {
             .or(said.tenant)
             .or_else(|| inbound.as_ref().and_then(Inbound::tenant_for_calls))
             .or_else(|| defaults.tenant.clone());
-        let service = defaults.services.iter().find_map(|list| {
-            Some(Service {
-                first: list.position(scheme, &authority)?,
-                instances: Arc::clone(list),
-                tenant: tenant.clone(),
-            })
-        });
+        let service = defaults.service(carrier, tenant.as_ref());
         let fields = RequestFields {
             deadline: options.deadline.or(said.deadline).or(defaults.deadline),
             tier: options.tier.or(said.tier).or(defaults.tier),
             task_class: options.task_class.or(said.task_class),
-            tenant: tenant.filter(|_| defaults.trusts((scheme, &authority))),
+            tenant: tenant.filter(|_| defaults.trusts_first(carrier)),
             attempt: None,
             cost: options.cost.or(said.cost),
             idempotency_key: options.idempotency_key.or(said.idempotency_key),
@@ -190,6 +204,9 @@ impl Plan {
         if let Some((scheme, authority)) = asked {
             return shared.vocabularies.of(scheme, authority);
         }
+        if let Some(only) = shared.vocabularies.only() {
+            return only;
+        }
         let (scheme, authority) = carrier.origin();
         shared.vocabularies.of(scheme, &authority)
     }
@@ -221,7 +238,7 @@ impl Plan {
         shared.counters.attempt(send.number);
         if let Some(hook) = &shared.before_send {
             hook.call(headers, context);
-            self.hooked = Some(headers.clone());
+            self.hooked = Some(Box::new(headers.clone()));
         }
         true
     }

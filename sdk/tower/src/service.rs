@@ -4,7 +4,7 @@
 //! destination refused would stop calls to all others, and tokio's cooperative yields would look like overload.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -143,7 +143,8 @@ impl<S> OverloadService<S> {
         let begun = Begun::new(&carrier, options, &self.shared);
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            let answered = begun.run(carrier, &shared).await?;
+            let (mut begun, mut carrier) = (begun, carrier);
+            let answered = pin!(begun.run(&mut carrier, &shared)).await?;
             Ok(match answered {
                 Answered::AsItCame(response) => response.map(ResponseBody::from),
                 Answered::LookedInto(response) => response,
@@ -158,11 +159,11 @@ impl OverloadLayer {
     #[doc(hidden)]
     pub async fn carry<C: Carrier>(
         &self,
-        carrier: C,
+        carrier: &mut C,
         options: CallOptions,
     ) -> Result<Answered<C::Answer, C::Body>, Error> {
-        let begun = Begun::new(&carrier, options, &self.shared);
-        begun.run(carrier, &self.shared).await
+        let mut begun = Begun::new(carrier, options, &self.shared);
+        pin!(begun.run(carrier, &self.shared)).await
     }
 }
 
@@ -182,13 +183,19 @@ impl Begun {
         }
     }
 
+    /// Futures that are awaited where they are made are not moved: here and further in they are pinned first.
     async fn run<C: Carrier>(
-        self,
-        mut carrier: C,
+        &mut self,
+        carrier: &mut C,
         shared: &Shared,
     ) -> Result<Answered<C::Answer, C::Body>, Error> {
         let Self { span, watch, plan } = self;
-        let result = drive(&mut carrier, plan, shared).instrument(span).await;
+        let result = if span.is_disabled() {
+            pin!(drive(carrier, plan, shared, span)).await
+        } else {
+            let call = drive(carrier, plan, shared, span);
+            Box::pin(call.instrument(span.clone())).await
+        };
         watch.end(match &result {
             Ok(Answered::AsItCame(answer)) => Ok(C::status(answer)),
             Ok(Answered::LookedInto(response)) => Ok(response.status()),

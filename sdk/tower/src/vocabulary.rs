@@ -25,6 +25,11 @@ impl Vocabularies {
         }
     }
 
+    /// The words of everybody, where nobody has words of his own.
+    pub(crate) fn only(&self) -> Option<&Vocabulary> {
+        self.of.is_empty().then_some(&self.others)
+    }
+
     /// The words of whoever is asked.
     pub(crate) fn of(&self, scheme: &str, authority: &str) -> &Vocabulary {
         let asked = (scheme, authority);

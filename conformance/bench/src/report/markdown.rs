@@ -130,9 +130,10 @@ fn of_calls(page: &mut String, calls: &Calls) {
     put!(page, "### Call overhead: {what}\n");
     put!(
         page,
-        "n = {} rounds of {} calls of each client, in turn. Ratios to the first row: median of the rounds (quartiles).\n",
+        "n = {} rounds of {} calls of each client, {} in a row, in drawn order. Ratios to the first row: median of the rounds (quartiles).\n",
         calls.rounds,
-        calls.calls
+        calls.calls,
+        calls.block
     );
     put!(
         page,
