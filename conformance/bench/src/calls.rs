@@ -1,5 +1,5 @@
 //! What does obeying cost when nothing is wrong? Almost every call is answered at once, so that is the call to
-//! measure: the same request through four clients to the same server, one call each in turn, over one kept connection
+//! measure: the same request through five clients to the same server, one call each in turn, over one kept connection
 //! each. Plain reqwest (its retries off) is what the others are compared with.
 //!
 //! What ran just before a call decides which of its code and data the processor still has at hand: that alone makes two
@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use holdoff::contract::field_name;
 use holdoff::{Tier, reqwest};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -71,6 +72,9 @@ impl Shape {
     }
 }
 
+/// How many are compared.
+const MANY: usize = 5;
+
 /// Who is compared, in the order of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contestant {
@@ -82,14 +86,17 @@ pub enum Contestant {
     ReqwestRetry,
     /// Ours.
     Holdoff,
+    /// reqwest, its retries off, saying what ours says: the part of the cost that the contract's request fields are.
+    ByHand,
 }
 
 /// Everybody, plain reqwest first.
-pub const CONTESTANTS: [Contestant; 4] = [
+pub const CONTESTANTS: [Contestant; MANY] = [
     Contestant::Plain,
     Contestant::OwnRetries,
     Contestant::ReqwestRetry,
     Contestant::Holdoff,
+    Contestant::ByHand,
 ];
 
 impl Contestant {
@@ -105,6 +112,7 @@ impl Contestant {
             Self::OwnRetries => "own-retries",
             Self::ReqwestRetry => "reqwest-retry",
             Self::Holdoff => "holdoff",
+            Self::ByHand => "by-hand",
         }
     }
 
@@ -126,6 +134,7 @@ impl Contestant {
                 Client::Middleware(stack.build())
             }
             Self::Holdoff => Client::Holdoff(holdoff::Client::new()),
+            Self::ByHand => Client::ByHand(plain().build()?),
         })
     }
 }
@@ -159,6 +168,7 @@ enum Client {
     Plain(reqwest::Client),
     Middleware(ClientWithMiddleware),
     Holdoff(holdoff::Client),
+    ByHand(reqwest::Client),
 }
 
 /// One client's figures, one entry a round.
@@ -198,11 +208,12 @@ pub struct Calls {
 }
 
 /// Names, in the order of `clients`.
-pub const NAMES: [&str; 4] = [
+pub const NAMES: [&str; MANY] = [
     "reqwest, no retries",
     "reqwest, its own retries",
     "reqwest-middleware + reqwest-retry",
     "holdoff::Client",
+    "reqwest, no retries, with Holdoff's fields set by hand",
 ];
 
 impl Client {
@@ -212,6 +223,10 @@ impl Client {
             (Self::Plain(client), Shape::Get) => client.get(url).send().await?,
             (Self::Middleware(client), Shape::Get) => client.get(url).send().await?,
             (Self::Holdoff(client), Shape::Get) => client.get(url).send().await?,
+            (Self::ByHand(client), Shape::Get) => {
+                let call = client.get(url);
+                call.header(field_name::OVERLOAD_ATTEMPT, 1).send().await?
+            }
             (Self::Plain(client), Shape::Post) => {
                 client.post(url).timeout(LIMIT).json(payload).send().await?
             }
@@ -221,6 +236,16 @@ impl Client {
             (Self::Holdoff(client), Shape::Post) => {
                 let call = client.post(url).deadline(LIMIT).json(payload);
                 call.tier(Tier::Deferrable).task_class("job").send().await?
+            }
+            (Self::ByHand(client), Shape::Post) => {
+                let call = client.post(url).timeout(LIMIT).json(payload);
+                let limit = u32::try_from(LIMIT.as_millis())?;
+                call.header(field_name::OVERLOAD_DEADLINE_MS, limit)
+                    .header(field_name::OVERLOAD_TIER, Tier::Deferrable.as_str())
+                    .header(field_name::OVERLOAD_TASK_CLASS, "job")
+                    .header(field_name::OVERLOAD_ATTEMPT, 1)
+                    .send()
+                    .await?
             }
         };
         let status = response.status();
@@ -242,13 +267,10 @@ pub fn measure(plan: Plan, shape: Shape) -> anyhow::Result<Calls> {
     let runtime = one_thread()?;
     let url = server.url();
     let payload = payload();
-    let [first, second, third, fourth] = CONTESTANTS;
-    let clients = [
-        first.client()?,
-        second.client()?,
-        third.client()?,
-        fourth.client()?,
-    ];
+    let clients: Vec<_> = CONTESTANTS
+        .into_iter()
+        .map(Contestant::client)
+        .collect::<Result<_, _>>()?;
     let mut order = StdRng::seed_from_u64(plan.seed);
     runtime.block_on(async {
         for client in &clients {
@@ -294,14 +316,14 @@ pub fn measure(plan: Plan, shape: Shape) -> anyhow::Result<Calls> {
 /// Per client, one entry a round.
 #[derive(Debug, Default)]
 struct Rounds {
-    p50_us: [Vec<f64>; 4],
-    p99_us: [Vec<f64>; 4],
-    cpu_us: [Vec<f64>; 4],
+    p50_us: [Vec<f64>; MANY],
+    p99_us: [Vec<f64>; MANY],
+    cpu_us: [Vec<f64>; MANY],
 }
 
 impl Rounds {
     fn figures(&self, index: usize, allocations: f64) -> Option<ClientFigures> {
-        let ratio = |of: &[Vec<f64>; 4]| Spread::of(&paired_ratios(&of[index], &of[0]));
+        let ratio = |of: &[Vec<f64>; MANY]| Spread::of(&paired_ratios(&of[index], &of[0]));
         Some(ClientFigures {
             name: NAMES[index],
             p50_us: Spread::of(&self.p50_us[index])?,
@@ -317,15 +339,15 @@ impl Rounds {
 
 /// One block each in turn, in an order that is drawn each time.
 async fn round(
-    clients: &[Client; 4],
+    clients: &[Client],
     plan: Plan,
     (url, shape, payload): (&str, Shape, &serde_json::Value),
     order: &mut StdRng,
     rounds: &mut Rounds,
 ) -> anyhow::Result<()> {
-    let mut took: [Vec<f64>; 4] = Default::default();
-    let mut cpu = [Duration::ZERO; 4];
-    let mut turn = [0, 1, 2, 3];
+    let mut took: [Vec<f64>; MANY] = Default::default();
+    let mut cpu = [Duration::ZERO; MANY];
+    let mut turn: [usize; MANY] = std::array::from_fn(|index| index);
     let mut left = plan.calls;
     while left > 0 {
         let block = plan.block.clamp(1, left);

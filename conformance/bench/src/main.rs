@@ -133,7 +133,8 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
             results.calls.push(calls::measure(plan, shape)?);
         }
     }
-    if wanted(Part::Instructions) {
+    // Too slow for a smoke where nobody asks for it.
+    if wanted(Part::Instructions) && !(args.smoke && args.only.is_empty()) {
         results.instructions = count_instructions(args)?;
     }
     if wanted(Part::Decide) {
