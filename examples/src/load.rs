@@ -82,7 +82,7 @@ pub async fn run(load: Load, live: Arc<Live>, stop: CancellationToken) -> Tally 
     let tally = Arc::new(Mutex::new(Tally::default()));
     let mut calls = JoinSet::new();
     let started = now();
-    let mut arrival = Duration::ZERO;
+    let (mut arrival, mut arrived, mut behind) = (Duration::ZERO, 0_u64, Duration::ZERO);
     loop {
         arrival += Duration::from_secs_f64(-(1.0 - rng.random::<f64>()).ln() / load.rate);
         if arrival >= load.length {
@@ -92,6 +92,8 @@ pub async fn run(load: Load, live: Arc<Live>, stop: CancellationToken) -> Tally 
             () = tokio::time::sleep_until((started + arrival).into()) => {}
             () = stop.cancelled() => break,
         }
+        behind = behind.max(now().saturating_duration_since(started + arrival));
+        arrived += 1;
         while calls.try_join_next().is_some() {}
         live.arrived.fetch_add(1, Ordering::Relaxed);
         if calls.len() >= MAX_UNDER_WAY {
@@ -120,8 +122,10 @@ pub async fn run(load: Load, live: Arc<Live>, stop: CancellationToken) -> Tally 
         () = async { while calls.join_next().await.is_some() {} } => {}
         () = stop.cancelled() => calls.shutdown().await,
     }
-    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-    std::mem::take(&mut *tally)
+    let mut tally = std::mem::take(&mut *tally.lock().unwrap_or_else(PoisonError::into_inner));
+    tally.cut_off = arrived - tally.calls.len() as u64;
+    tally.behind = behind;
+    tally
 }
 
 fn pick(shares: [f64; 3], rng: &mut StdRng) -> usize {
@@ -228,6 +232,7 @@ async fn deaf(deaf: &Deaf, load: &Load, tier: Tier, patience: Duration) -> CallE
         wait: None,
     };
     let until = now() + patience;
+    let mut told = None;
     while ended.attempts < deaf.attempts {
         if ended.attempts > 0 {
             tokio::time::sleep(deaf.pause).await;
@@ -237,6 +242,7 @@ async fn deaf(deaf: &Deaf, load: &Load, tier: Tier, patience: Duration) -> CallE
             break;
         }
         ended.attempts += 1;
+        ended.early += u32::from(told.take().is_some_and(|not_before| now() < not_before));
         let sent = deaf
             .client
             .post(format!("{}/v1/work", load.base))
@@ -256,10 +262,7 @@ async fn deaf(deaf: &Deaf, load: &Load, tier: Tier, patience: Duration) -> CallE
             .headers()
             .get("retry-after-ms")
             .and_then(|value| value.to_str().ok()?.parse().ok());
-        let comes_back = ended.attempts < deaf.attempts && now() + deaf.pause < until;
-        if comes_back && hint_ms.is_some_and(|ms| deaf.pause < Duration::from_millis(ms)) {
-            ended.early += 1;
-        }
+        told = hint_ms.map(|ms| now() + Duration::from_millis(ms));
         // Read to the end, so that the connection is used again.
         let _ = response.bytes().await;
     }

@@ -16,8 +16,6 @@ pub struct Group {
     pub tally: Tally,
     /// Retries that left before their hint had passed.
     pub early: u64,
-    /// Retries sent.
-    pub retries: u64,
 }
 
 /// What the server did, for the table.
@@ -48,28 +46,35 @@ pub fn callers(groups: &[Group]) -> Table {
         cells.extend(groups.iter().map(cell));
         table.add_row(cells);
     };
-    row("calls", &|group| group.tally.calls.len().to_string());
-    row("served in time", &|group| {
-        percent(group.tally.count(End::Served), group.tally.calls.len() as u64)
+    row("calls", &|group| group.tally.arrived().to_string());
+    row("= served in time", &|group| {
+        percent(group.tally.count(End::Served), group.tally.arrived())
     });
     for tier in 0..3 {
-        row(&format!("  {}", tier_name(tier)), &|group| {
+        row(&format!("    {}", tier_name(tier)), &|group| {
             let (share, calls) = group.tally.served_of_tier(tier);
             format!("{:.1} % of {calls}", share * 100.0)
         });
     }
-    row("told why and when (typed overload)", &|group| {
-        percent(group.tally.count(End::Refused), group.tally.calls.len() as u64)
+    row("+ refused", &|group| {
+        percent(group.tally.count(End::Refused), group.tally.arrived())
     });
-    row("failed after all their attempts", &|group| {
-        percent(group.tally.count(End::Failed), group.tally.calls.len() as u64)
+    row("+ failed", &|group| {
+        percent(group.tally.count(End::Failed), group.tally.arrived())
     });
+    row("+ cut off", &|group| {
+        percent(group.tally.cut_off, group.tally.arrived())
+    });
+    row("attempts", &|group| group.tally.attempts().to_string());
+    row("= first attempts", &|group| group.tally.sent().to_string());
+    row("+ retries", &|group| group.tally.retries().to_string());
+    row("    early retries", &|group| group.early.to_string());
+    row("calls never sent", &|group| group.tally.never_sent().to_string());
     row("attempts per call", &|group| {
         format!("{:.2}", group.tally.attempts_per_call())
     });
-    row("retries", &|group| group.retries.to_string());
-    row("  of them early (before the hint)", &|group| {
-        group.early.to_string()
+    row("attempts per call sent", &|group| {
+        format!("{:.2}", group.tally.attempts_per_call_sent())
     });
     row("time of served calls, p50 / p99", &|group| {
         let times = group.tally.served_times();
@@ -82,6 +87,20 @@ pub fn callers(groups: &[Group]) -> Table {
     align(&mut table);
     table
 }
+
+/// A line for each row of the tables that does not say by itself what it counts.
+pub const LEGEND: &str = "\
+served in time          answered with 200 within the caller's own deadline; below it by tier (the importance a call names)
+refused                 ended with a typed overload: the server's code, and when to come back; nothing was done
+failed                  ended with anything else: no answer in time, or refused until the attempts were used up
+cut off                 not over when the load was stopped
+attempts                requests sent: one first attempt for each call that was sent, and retries
+early retries           retries that left before the wait which the server had asked for was over
+calls never sent        ended with no request on the wire: held back by a hint that an earlier call was given, or no
+                        time left before the first attempt; calls = first attempts + never sent + cut off
+attempts per call       over all finished calls, so that a call never sent counts 0; per call sent: over the others
+prediction error        of each task that was served, its wait in queue as predicted at the door against as measured
+places still held       charges of the admission controller that nobody gave back: 0, or something leaks";
 
 /// The server's side.
 pub fn service(service: &Service, groups: &[Group]) -> Table {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use holdoff::contract::ServiceState;
 use holdoff_admission::Snapshot;
 use holdoff_server::{Server, ServerConfig};
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,13 @@ pub struct Plan {
     pub callers: Callers,
     /// Same seed, same arrivals and service times.
     pub seed: u64,
+}
+
+impl Plan {
+    /// Calls that are to be expected of it.
+    pub fn calls(&self) -> f64 {
+        capacity(self) * self.load * self.length.as_secs_f64()
+    }
 }
 
 /// What came of it.
@@ -140,13 +148,13 @@ impl Storm {
         let begun = now();
         let last_arrival = begun + plan.length;
         let recovery = tokio::spawn({
-            let admission = admission.clone();
+            let (admission, stop) = (admission.clone(), stop.clone());
             async move {
-                tokio::select! {
-                    () = tokio::time::sleep(plan.length) => {}
-                    () = stop.cancelled() => return None,
-                }
-                watch::until_normal(&admission, last_arrival, RECOVERY).await
+                let normal = async {
+                    tokio::time::sleep(plan.length).await;
+                    watch::until_normal(&admission, last_arrival, RECOVERY).await
+                };
+                stop.run_until_cancelled(normal).await.flatten()
             }
         });
         let mut groups = Vec::new();
@@ -155,7 +163,13 @@ impl Storm {
         }
         // Stopped early, the load was shorter than planned.
         let length = plan.length.min(now() - begun);
-        let recovered = recovery.await?;
+        let mut recovered = recovery.await?;
+        // Calls that came late, or came back, may have made it busy once more.
+        let snapshot = admission.snapshot();
+        if snapshot.state != ServiceState::Normal || snapshot.tickets > 0 {
+            let normal = watch::until_normal(&admission, last_arrival, RECOVERY);
+            recovered = stop.run_until_cancelled(normal).await.flatten();
+        }
         watching.cancel();
         let watch = watcher.await?;
         let snapshot = admission.snapshot();
@@ -224,20 +238,9 @@ fn patience(least: u64, most: u64) -> (Duration, Duration) {
 }
 
 fn group(name: &'static str, caller: &Caller, tally: Tally) -> Group {
-    let (early, retries) = match caller {
-        Caller::Holdoff(client) => {
-            let counts = client.counters().snapshot();
-            (counts.early_retries_total, counts.retries_total)
-        }
-        Caller::Deaf(_) => {
-            let early = tally.calls.iter().map(|call| u64::from(call.early)).sum();
-            (early, tally.attempts() - tally.calls.len() as u64)
-        }
+    let early = match caller {
+        Caller::Holdoff(client) => client.counters().snapshot().early_retries_total,
+        Caller::Deaf(_) => tally.calls.iter().map(|call| u64::from(call.early)).sum(),
     };
-    Group {
-        name,
-        tally,
-        early,
-        retries,
-    }
+    Group { name, tally, early }
 }

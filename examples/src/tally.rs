@@ -37,15 +37,44 @@ pub struct CallRecord {
 pub struct Tally {
     /// Every finished call.
     pub calls: Vec<CallRecord>,
+    /// Calls that did not finish: the load was stopped, or had more under way than it may.
+    pub cut_off: u64,
+    /// The latest that a call was made, after it should have been: how far the machine was behind.
+    pub behind: Duration,
 }
 
 impl Tally {
+    /// Calls that arrived: served, refused, failed or cut off.
+    pub fn arrived(&self) -> u64 {
+        self.calls.len() as u64 + self.cut_off
+    }
+
+    /// Finished calls of which at least one request was sent.
+    pub fn sent(&self) -> u64 {
+        self.calls.iter().filter(|call| call.attempts > 0).count() as u64
+    }
+
+    /// Finished calls of which nothing was sent: held back by an earlier hint, or out of time before they could leave.
+    pub fn never_sent(&self) -> u64 {
+        self.calls.len() as u64 - self.sent()
+    }
+
+    /// Sends after the first of each call.
+    pub fn retries(&self) -> u64 {
+        self.attempts() - self.sent()
+    }
+
+    /// Sends for one call that was sent at all; zero where there were none.
+    pub fn attempts_per_call_sent(&self) -> f64 {
+        ratio(self.attempts(), self.sent())
+    }
+
     /// Sends made, all calls.
     pub fn attempts(&self) -> u64 {
         self.calls.iter().map(|call| u64::from(call.attempts)).sum()
     }
 
-    /// Sends for one call; zero where there were no calls.
+    /// Sends for one finished call, those that were never sent among them; zero where there were no calls.
     pub fn attempts_per_call(&self) -> f64 {
         ratio(self.attempts(), self.calls.len() as u64)
     }
@@ -128,9 +157,32 @@ mod tests {
         };
         let tally = Tally {
             calls: vec![call(0, End::Served), call(2, End::Refused), call(2, End::Served)],
+            ..Tally::default()
         };
         assert_eq!(tally.served_of_tier(2), (0.5, 2));
         assert_eq!(tally.served_of_tier(1), (0.0, 0));
         assert!((tally.attempts_per_call() - 2.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn calls_and_sends_add_up_with_calls_that_were_held_back_or_cut_off() {
+        let call = |end, attempts| CallRecord {
+            tier: 0,
+            end,
+            attempts,
+            early: 0,
+            took: Duration::ZERO,
+            ended: Duration::ZERO,
+            wait: None,
+        };
+        let tally = Tally {
+            calls: vec![call(End::Served, 3), call(End::Served, 1), call(End::Refused, 0)],
+            cut_off: 2,
+            ..Tally::default()
+        };
+        assert_eq!(tally.arrived(), tally.sent() + tally.never_sent() + tally.cut_off);
+        assert_eq!(tally.attempts(), tally.sent() + tally.retries());
+        assert_eq!((tally.arrived(), tally.sent(), tally.retries()), (5, 2, 2));
+        assert!((tally.attempts_per_call_sent() - 2.0).abs() < f64::EPSILON);
     }
 }

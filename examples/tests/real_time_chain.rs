@@ -6,13 +6,18 @@
 )]
 
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
+/// One chain at a time: two would share the processors, and each would measure the other.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Runs the example and gives its figures of one chain.
-fn figures(manner: &str) -> Value {
+fn figures(manner: &str, load: &str) -> Value {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let output = Command::new(env!("CARGO_BIN_EXE_propagate"))
-        .args(["--json", "--seconds", "4", "--manner", manner])
+        .args(["--json", "--seconds", "4", "--manner", manner, "--load", load])
         .output()
         .unwrap();
     assert!(
@@ -25,28 +30,51 @@ fn figures(manner: &str) -> Value {
     all[0].clone()
 }
 
+fn count(chain: &Value, name: &str) -> u64 {
+    chain[name].as_u64().unwrap()
+}
+
+/// Full overload: the leaf can do a sixth of what is asked of it.
+///
+/// What is above 1.0 are the places that the leaf hands out in its line: 0.8 of its capacity for deferrable work
+/// (admission's PACE), while calls arrive and for the callers' patience after it. So it is at most
+/// 1 + 0.8 / load x (4 s + 1.5 s) / 4 s: 1.18 here, and 1.37 at three times the capacity, where more of the retries are served.
 #[test]
-#[ignore = "the bound of 1.3 is not held reliably: 1.05 to 1.32 leaf requests a call were measured"]
-fn three_attempts_at_each_of_three_layers_are_at_most_1_3_requests_at_the_leaf() {
-    let chain = figures("default");
-    let (calls, per_call) = (
-        chain["calls"].as_u64().unwrap(),
-        chain["leaf_requests_per_call"].as_f64().unwrap(),
-    );
-    assert!(calls > 400, "{chain}");
+fn three_attempts_at_each_of_three_layers_are_at_most_1_3_requests_at_the_leaf_under_full_overload() {
+    let chain = figures("default", "6");
+    let calls = count(&chain, "calls");
+    assert!(calls > 900, "{chain}");
     assert!(
-        chain["leaf_requests"].as_u64().unwrap() > calls / 2,
-        "the load reached the leaf: {chain}"
+        count(&chain, "leaf_requests") > calls / 2,
+        "the load did not reach the leaf; is the machine too busy for 300 calls/s? {chain}"
     );
-    assert!(per_call <= 1.3, "{chain}");
+    assert!(
+        chain["leaf_requests_per_call"].as_f64().unwrap() <= 1.3,
+        "{chain}"
+    );
     assert_eq!(chain["early_retries"], 0, "{chain}");
-    // Overload it was: the leaf can do a third of it.
-    assert!(chain["served"].as_u64().unwrap() < calls / 2, "{chain}");
+    assert!(count(&chain, "served") < calls / 4, "{chain}");
+}
+
+/// CONTRACT section 6.6, whatever the load: only the callers try again, and what they send is all that the leaf gets.
+#[test]
+fn relays_add_no_request_to_those_of_the_callers() {
+    let chain = figures("default", "3");
+    assert!(
+        count(&chain, "leaf_requests") <= count(&chain, "attempts"),
+        "{chain}"
+    );
+    assert!(
+        count(&chain, "attempts") > count(&chain, "calls"),
+        "there were retries: {chain}"
+    );
+    assert_eq!(chain["early_retries"], 0, "{chain}");
+    assert!(count(&chain, "served") < count(&chain, "calls") / 2, "{chain}");
 }
 
 #[test]
 fn retries_that_every_layer_opted_in_to_do_not_multiply_either() {
-    let chain = figures("opted-in");
+    let chain = figures("opted-in", "3");
     // 1 + 2 for each hop is the bound for one call (INT-06).
     assert!(
         chain["leaf_requests_per_call"].as_f64().unwrap() <= 3.0,
@@ -56,6 +84,10 @@ fn retries_that_every_layer_opted_in_to_do_not_multiply_either() {
 
 #[test]
 fn a_chain_that_ignores_hints_multiplies_so_the_figure_can_fail() {
-    let chain = figures("naive");
+    let chain = figures("naive", "3");
     assert!(chain["leaf_requests_per_call"].as_f64().unwrap() > 2.0, "{chain}");
+    assert!(
+        count(&chain, "leaf_requests") > count(&chain, "attempts"),
+        "{chain}"
+    );
 }

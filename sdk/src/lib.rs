@@ -61,6 +61,7 @@
 //! | here | is |
 //! |---|---|
 //! | [`Client`] and the rest of the root | the client with reqwest's manners (feature `reqwest`, on by default) |
+//! | `reqwest_middleware` | the middleware for stacks of `reqwest-middleware` (feature `reqwest-middleware`) |
 //! | `tonic` | the layers for tonic clients and servers, and the `Status` of an overload (feature `tonic`) |
 //! | `tower` | the layer for hyper, tonic and other tower stacks (feature `tower`) |
 //! | `axum` | the inbound side of an axum service that calls others (feature `axum`) |
@@ -83,6 +84,8 @@ pub use holdoff_reqwest::{
 };
 #[cfg(all(feature = "reqwest", feature = "toml"))]
 pub use holdoff_reqwest::{VocabularyFileError, vocabulary_from_file, vocabulary_from_toml};
+#[cfg(feature = "reqwest-middleware")]
+pub use holdoff_reqwest_middleware as reqwest_middleware;
 #[cfg(feature = "tonic")]
 pub use holdoff_tonic as tonic;
 #[cfg(feature = "tower")]

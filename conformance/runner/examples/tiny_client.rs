@@ -175,7 +175,10 @@ async fn call(request: &Value, incoming: &Value, policy: &Value, fault: &str) ->
                 } else {
                     b.max(lo)
                 };
-                let time_left = left.unwrap_or(u64::MAX).min(180_000);
+                // What is left now: the answer took its time too.
+                let left = deadline.map(|all| all.saturating_sub(start.elapsed().as_millis() as u64));
+                let waited = response.at.elapsed().as_millis() as u64;
+                let time_left = left.map_or(u64::MAX, |left| left + waited).min(180_000);
                 let why = match () {
                     () if hint.retry == "no" && fault != "ignore-no" => "retry_forbidden",
                     () if !safe && hint.applied != "no" && fault != "replay" => "not_safe",

@@ -268,6 +268,15 @@ impl Adapter {
         self.reply(pending, limit).await
     }
 
+    /// Sends a command and waits until it is answered, whatever the answer is. False when there will be none. Unlike
+    /// [`Adapter::request`] it has no limit and kills nobody: it only looks.
+    pub(crate) async fn answers(&self, command: Value) -> bool {
+        match self.send(command).await {
+            Ok(pending) => pending.reply.await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
     /// Ends the program: `stop`, then the end of its stdin, then a kill. Never waits longer than [`STOP_LIMIT`] twice.
     pub async fn stop(&self) {
         if self.is_alive()

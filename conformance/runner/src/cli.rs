@@ -3,13 +3,15 @@
 //! Exit codes: 0 conformant, 1 not conformant, 2 the runner could not do its work (bad arguments, a case file that
 //! is broken, an adapter that does not start), 3 nothing was verified.
 
+mod check;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
 use crate::adapter::{AdapterCommand, AdapterPool, Implementation};
@@ -37,49 +39,49 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Judge a client: the runner plays servers, the program behind the adapter calls them
+    #[command(after_help = EXIT_CODES)]
     Client {
         /// The program that speaks the adapter protocol, with its arguments
-        #[arg(long, value_name = "CMD")]
+        #[arg(long, value_name = "CMD", value_parser = check::adapter)]
         adapter: String,
         #[command(flatten)]
         common: Common,
     },
     /// Judge a server: behind an adapter (with fixtures), or a running one by its URL alone
+    #[command(after_help = EXIT_CODES, group = ArgGroup::new("target").required(true).args(["adapter", "url"]))]
     Server {
         /// The program that speaks the adapter protocol, with its arguments
-        #[arg(
-            long,
-            value_name = "CMD",
-            conflicts_with = "url",
-            required_unless_present = "url"
-        )]
+        #[arg(long, value_name = "CMD", value_parser = check::adapter)]
         adapter: Option<String>,
-        /// The base URL of a running server; profile server-core only
-        #[arg(long)]
+        /// The base URL of a running server, http://host:port[/path]; profile server-core by default
+        #[arg(long, value_parser = check::url)]
         url: Option<Url>,
-        /// Where that server's metrics are
-        #[arg(long, requires = "url")]
+        /// Where that server's metrics are; without it what only they show is not looked at
+        #[arg(long, value_name = "URL", requires = "url", value_parser = check::url)]
         metrics_url: Option<Url>,
         #[command(flatten)]
         common: Common,
     },
     /// Judge a relay: the runner plays its callers and its dependencies
+    #[command(after_help = EXIT_CODES)]
     Relay {
         /// The program that speaks the adapter protocol, with its arguments
-        #[arg(long, value_name = "CMD")]
+        #[arg(long, value_name = "CMD", value_parser = check::adapter)]
         adapter: String,
         #[command(flatten)]
         common: Common,
     },
     /// Judge only how a client reads responses: every hint vector through the adapter's `parse`
+    #[command(after_help = EXIT_CODES)]
     Vectors {
         /// The program that speaks the adapter protocol, with its arguments
-        #[arg(long, value_name = "CMD")]
+        #[arg(long, value_name = "CMD", value_parser = check::adapter)]
         adapter: String,
         #[command(flatten)]
         common: Common,
     },
     /// List the cases and the requirements that they speak for
+    #[command(after_help = EXIT_CODES)]
     List {
         /// As JSON: case id, role, level, title, requirements
         #[arg(long)]
@@ -92,7 +94,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// Only cases whose id contains this, or that speak for this requirement id; may be repeated
+    /// Only cases whose id contains this, or that speak for this requirement id; may be repeated. One that matches nothing
+    /// ends the run with exit code 3
     #[arg(long, value_name = "TEXT")]
     filter: Vec<String>,
     /// Only cases that speak for this profile
@@ -104,16 +107,16 @@ struct Common {
     /// What goes to standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// The seed of the run; random by default, and always printed
+    /// The seed of the run, 0 to 18446744073709551615; random by default, and always printed
     #[arg(long)]
     seed: Option<u64>,
     /// Stop at the first failure
     #[arg(long)]
     fail_fast: bool,
-    /// How many seconds the adapter may take to start and answer `hello`; it may be compiled first
+    /// How many seconds the adapter may take to start and answer `hello`, 1 to 3600; it may be compiled first
     #[arg(long, value_name = "SECONDS", default_value_t = adapter::HELLO_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=3600))]
     start_limit: u64,
-    /// How many cases that measure no time run side by side
+    /// How many cases that measure no time run side by side, 1 to 64
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=run::MAX_JOBS as i64))]
     jobs: u16,
     /// Cases from this directory instead of the built-in ones
@@ -145,62 +148,19 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
     match command {
         Command::List { json, cases } => list(json, &load(cases.as_ref())?),
         Command::Client { adapter, common } => {
-            let target = Target::Client(pool(&adapter, Role::Client, &common)?);
-            judge(
-                Judged {
-                    mode: "client",
-                    target,
-                    named: adapter,
-                    how: "--adapter",
-                },
-                common,
-            )
-            .await
+            judge(Judged::of("client", At::Adapter(adapter), &common)?, common).await
         }
         Command::Vectors { adapter, common } => {
-            let target = Target::Client(pool(&adapter, Role::Client, &common)?);
-            judge(
-                Judged {
-                    mode: "vectors",
-                    target,
-                    named: adapter,
-                    how: "--adapter",
-                },
-                common,
-            )
-            .await
+            judge(Judged::of("vectors", At::Adapter(adapter), &common)?, common).await
         }
         Command::Relay { adapter, common } => {
-            let target = Target::Relay(pool(&adapter, Role::Relay, &common)?);
-            judge(
-                Judged {
-                    mode: "relay",
-                    target,
-                    named: adapter,
-                    how: "--adapter",
-                },
-                common,
-            )
-            .await
+            judge(Judged::of("relay", At::Adapter(adapter), &common)?, common).await
         }
         Command::Server {
             adapter: Some(adapter),
             common,
             ..
-        } => {
-            let pool = pool(&adapter, Role::Server, &common)?;
-            let target = Target::Server(ServerTarget::Adapter(pool));
-            judge(
-                Judged {
-                    mode: "server",
-                    target,
-                    named: adapter,
-                    how: "--adapter",
-                },
-                common,
-            )
-            .await
-        }
+        } => judge(Judged::of("server", At::Adapter(adapter), &common)?, common).await,
         Command::Server {
             url: Some(url),
             metrics_url,
@@ -208,26 +168,18 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
             ..
         } => {
             common.profile.get_or_insert(Profile::ServerCore);
-            let named = url.to_string();
-            let target = Target::Server(ServerTarget::Url { url, metrics_url });
+            check::listens("--url", &url).await?;
+            if let Some(metrics_url) = &metrics_url {
+                check::listens("--metrics-url", metrics_url).await?;
+            }
             judge(
-                Judged {
-                    mode: "server",
-                    target,
-                    named,
-                    how: "--url",
-                },
+                Judged::of("server", At::Url { url, metrics_url }, &common)?,
                 common,
             )
             .await
         }
         Command::Server { .. } => Err(anyhow!("one of --adapter and --url is needed")),
     }
-}
-
-fn pool(line: &str, role: Role, common: &Common) -> anyhow::Result<AdapterPool> {
-    let limit = Duration::from_secs(common.start_limit);
-    Ok(AdapterPool::new(AdapterCommand::parse(line)?, role).with_hello_limit(limit))
 }
 
 fn load(dir: Option<&PathBuf>) -> anyhow::Result<CaseSet> {
@@ -237,18 +189,74 @@ fn load(dir: Option<&PathBuf>) -> anyhow::Result<CaseSet> {
     })
 }
 
+/// Where the program under test is.
+enum At {
+    /// Behind an adapter command.
+    Adapter(String),
+    /// At the URL of a running server.
+    Url { url: Url, metrics_url: Option<Url> },
+}
+
+/// The program under test.
 struct Judged {
     mode: &'static str,
     target: Target,
     named: String,
-    how: &'static str,
+    /// Options and values that name it.
+    options: Vec<(&'static str, String)>,
 }
 
 impl Judged {
+    /// The mode says which role is judged, `at` where it is.
+    fn of(mode: &'static str, at: At, common: &Common) -> anyhow::Result<Self> {
+        let options: Vec<(&'static str, String)> = match &at {
+            At::Adapter(line) => vec![("--adapter", line.clone())],
+            At::Url { url, metrics_url } => [("--url", Some(url)), ("--metrics-url", metrics_url.as_ref())]
+                .into_iter()
+                .filter_map(|(option, url)| Some((option, url?.to_string())))
+                .collect(),
+        };
+        let target = match at {
+            At::Url { url, metrics_url } => Target::Server(ServerTarget::Url { url, metrics_url }),
+            At::Adapter(line) => {
+                let limit = Duration::from_secs(common.start_limit);
+                let command = AdapterCommand::parse(&line)?;
+                let pool = |role| AdapterPool::new(command, role).with_hello_limit(limit);
+                match mode {
+                    "server" => Target::Server(ServerTarget::Adapter(pool(Role::Server))),
+                    "relay" => Target::Relay(pool(Role::Relay)),
+                    _ => Target::Client(pool(Role::Client)),
+                }
+            }
+        };
+        Ok(Self {
+            mode,
+            target,
+            named: options
+                .first()
+                .map(|(_, value)| value.clone())
+                .unwrap_or_default(),
+            options,
+        })
+    }
+
     /// The command line up to the filter.
     fn invocation(&self) -> String {
-        let named = shlex::try_quote(&self.named).unwrap_or_default();
-        format!("holdoff-conformance {} {} {named}", self.mode, self.how)
+        let mut line = format!("holdoff-conformance {}", self.mode);
+        for (option, value) in &self.options {
+            let value = shlex::try_quote(value).unwrap_or_default();
+            line.push_str(&format!(" {option} {value}"));
+        }
+        line
+    }
+
+    /// Whether the selection takes any case or vector of this mode.
+    fn has(&self, set: &CaseSet, vectors: &Vectors, selection: &Selection) -> bool {
+        let takes = |id: &str, speaks_for: &[String]| selection.takes(id, speaks_for, &set.requirements);
+        let case = |case: &case::Case| case.role().word() == self.mode && takes(&case.id, &case.requirements);
+        let vector = |vector: &crate::vector::Vector| takes(&format!("vector/{}", vector.id), &vector.req);
+        let with_vectors = matches!(self.mode, "client" | "vectors");
+        set.cases.iter().any(case) || (with_vectors && vectors.vectors.iter().any(vector))
     }
 
     fn belongs(&self, requirement: &Requirement, profile: Option<Profile>) -> bool {
@@ -277,6 +285,20 @@ async fn judge(judged: Judged, common: Common) -> anyhow::Result<u8> {
     }
     let set = load(common.cases.as_ref())?;
     let vectors = Vectors::load_embedded(&set.requirements).map_err(|error| anyhow!(error))?;
+    if let Some(path) = &common.report {
+        check::writable("--report", path)?;
+    }
+    if let Some(filter) = misspelt(&judged, &common, &set, &vectors) {
+        let mode = judged.mode;
+        let why = format!(
+            "no case of `{mode}` has this in its id or speaks for it; `holdoff-conformance list` names all"
+        );
+        say(
+            &mut std::io::stderr(),
+            &format!("holdoff-conformance: --filter {filter}: {why}\n"),
+        );
+        return Ok(Conclusion::NothingVerified.exit_code());
+    }
     let seed = common.seed.unwrap_or_else(clock::fresh_seed);
     let started = clock::now();
     let slack = slack::calibrate().await.context("loopback cannot be used")?;
@@ -331,6 +353,17 @@ async fn judge(judged: Judged, common: Common) -> anyhow::Result<u8> {
     );
     publish(&report, &common)?;
     Ok(report.conclusion.exit_code())
+}
+
+/// The first filter that no case of the mode matches. A run without what it asks for would say less than it seems to.
+fn misspelt<'a>(judged: &Judged, common: &'a Common, set: &CaseSet, vectors: &Vectors) -> Option<&'a String> {
+    common.filter.iter().find(|filter| {
+        let alone = Selection {
+            filters: vec![(*filter).clone()],
+            ..Selection::default()
+        };
+        !judged.has(set, vectors, &alone)
+    })
 }
 
 fn assemble(

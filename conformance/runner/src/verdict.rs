@@ -68,6 +68,8 @@ pub struct Findings {
     pub checks: Vec<Check>,
     /// What happened on the wire, with times; shown when the case fails.
     pub timeline: Vec<String>,
+    /// How many of the checks that did not hold are explained by a standstill of the program or the machine.
+    pub excused: usize,
 }
 
 impl Findings {
@@ -85,6 +87,24 @@ impl Findings {
             expected: expected.into(),
             seen: seen.into(),
         });
+    }
+
+    /// Records a check that a standstill may break; `excused` where one was seen that explains it.
+    pub fn check_unless(
+        &mut self,
+        excused: bool,
+        name: impl Into<String>,
+        ok: bool,
+        expected: impl Into<String>,
+        seen: impl Into<String>,
+    ) {
+        self.excused += usize::from(!ok && excused);
+        self.check(name, ok, expected, seen);
+    }
+
+    /// True when checks did not hold, and every one of them is explained by a standstill.
+    pub fn is_excused(&self) -> bool {
+        self.excused > 0 && self.failed().count() == self.excused
     }
 
     /// Records one line of what happened.

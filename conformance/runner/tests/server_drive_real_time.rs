@@ -13,6 +13,7 @@ use holdoff_conformance::case::{Body, CaseSet, Role, load_embedded};
 use holdoff_conformance::report::CaseReport;
 use holdoff_conformance::run::{RunContext, Selection, Target, run_cases};
 use holdoff_conformance::server_drive::ServerTarget;
+use holdoff_conformance::server_drive::spec::Step;
 use holdoff_conformance::verdict::Verdict;
 
 fn cases() -> CaseSet {
@@ -228,6 +229,105 @@ async fn a_server_that_takes_everything_is_not_verified_instead_of_passed() {
     let fake = start(Fault::NeverRejects).await;
     let reports = run(&by_url(&fake), &["PLAIN-rejects-are-quick"]).await;
     assert_ne!(reports[0].verdict, Verdict::Pass, "{}", told(&reports[0]));
+}
+
+/// The plain cases that ask questions, which a throttled caller gets no answer to.
+fn questions() -> Vec<String> {
+    let asks = |case: &holdoff_conformance::case::Case| match &case.body {
+        Body::Server(body) => body.plain && body.steps.iter().any(|step| matches!(step, Step::Probe(_))),
+        _ => false,
+    };
+    let ids: Vec<String> = cases()
+        .cases
+        .iter()
+        .filter(|case| asks(case))
+        .map(|case| case.id.clone())
+        .collect();
+    assert!(ids.len() >= 8, "{ids:?}");
+    ids
+}
+
+/// Each of these cases against a server of its own with this fault.
+async fn each_alone(fault: Fault, ids: &[String]) -> Vec<CaseReport> {
+    let runs = ids.iter().map(|id| async move {
+        let fake = start(fault).await;
+        run(&by_url(&fake), &[id.as_str()]).await.remove(0)
+    });
+    futures_util::future::join_all(runs).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_of_refusals_that_is_empty_at_the_start_flips_no_verdict() {
+    let plain = |case: &&holdoff_conformance::case::Case| {
+        matches!(&case.body, Body::Server(body) if body.plain) && case.excluded.is_none()
+    };
+    let all: Vec<String> = cases()
+        .cases
+        .iter()
+        .filter(plain)
+        .map(|case| case.id.clone())
+        .collect();
+    let questions = questions();
+    for report in each_alone(Fault::EmptyBucket, &all).await {
+        if questions.contains(&report.id) {
+            assert_eq!(report.verdict, Verdict::Pass, "{}", told(&report));
+            let waited = report
+                .checks
+                .iter()
+                .any(|check| check.name == "answers set aside");
+            assert!(waited, "it was throttled, and says so: {}", told(&report));
+        } else {
+            // A flood may end while the server still throttles; then it has shown nothing.
+            let undone = report.verdict == Verdict::NotApplicable;
+            let why = report.reason.clone().unwrap_or_default();
+            assert!(
+                report.verdict == Verdict::Pass || (undone && why.starts_with("inconclusive")),
+                "{}",
+                told(&report)
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_throttles_to_the_end_has_shown_nothing_and_neither_passes_nor_fails() {
+    for report in each_alone(Fault::ThrottlesForever, &questions()).await {
+        assert_eq!(report.verdict, Verdict::NotApplicable, "{}", told(&report));
+        let why = report.reason.clone().unwrap_or_default();
+        assert!(why.contains("so was an ordinary request"), "{why}");
+    }
+    let ids = ["PLAIN-hints-differ".to_owned()];
+    let reports = each_alone(Fault::ThrottlesForever, &ids).await;
+    assert_eq!(
+        reports[0].verdict,
+        Verdict::NotApplicable,
+        "{}",
+        told(&reports[0])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_only_the_probe_gets_is_its_answer_and_fails() {
+    let ids = ["PLAIN-odd-tiers-are-served".to_owned()];
+    let reports = each_alone(Fault::ThrottlesOddTiers, &ids).await;
+    assert_eq!(reports[0].verdict, Verdict::Fail, "{}", told(&reports[0]));
+    assert!(
+        told(&reports[0]).contains("429 retry_throttled"),
+        "{}",
+        told(&reports[0])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_waited_out_must_be_a_whole_reject_all_the_same() {
+    let ids = ["SRQ-03-deadline-too-large".to_owned()];
+    let reports = each_alone(Fault::EmptyBucketNoNoStore, &ids).await;
+    assert_eq!(reports[0].verdict, Verdict::Fail, "{}", told(&reports[0]));
+    assert!(
+        told(&reports[0]).contains("without no-store"),
+        "{}",
+        told(&reports[0])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

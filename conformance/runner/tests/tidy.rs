@@ -44,6 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "holdoff-policy",
             "holdoff-tower",
             "holdoff-reqwest",
+            "holdoff-reqwest-middleware",
             "holdoff-tonic",
         ],
     ),

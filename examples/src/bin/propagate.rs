@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
     about = "Overload along a chain of three services: hops, aged hints, and requests at the leaf for one call"
 )]
 struct Args {
-    /// Length of the load, seconds; a chain of each manner gets it.
+    /// Length of the load in seconds, 1 to 60; a chain of each manner gets it.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// Load as a multiple of the leaf's capacity.
+    /// Load as a multiple of the leaf's capacity, 1 to 10.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
     load: u32,
     /// Which chains.
@@ -51,6 +51,8 @@ struct Figures {
     calls: u64,
     /// Of these, served in time.
     served: u64,
+    /// Requests that the callers sent, retries included.
+    attempts: u64,
     /// Requests that the leaf got.
     leaf_requests: u64,
     /// The quotient.
@@ -130,14 +132,16 @@ async fn storm(args: &Args, manner: Manner) -> anyhow::Result<Figures> {
     }
     let leaf = chain.count().await?;
     let requests = leaf.requests.saturating_sub(before.requests);
+    let counts = callers.counters().snapshot();
     Ok(Figures {
         manner: manner.word(),
         calls: made,
         served,
+        attempts: counts.attempts_total,
         leaf_requests: requests,
         leaf_requests_per_call: requests as f64 / made.max(1) as f64,
         leaf_served: leaf.served.saturating_sub(before.served),
-        early_retries: callers.counters().snapshot().early_retries_total,
+        early_retries: counts.early_retries_total,
     })
 }
 
@@ -148,6 +152,7 @@ fn table(all: &[Figures]) -> Table {
         "chain",
         "calls",
         "served",
+        "sent",
         "leaf requests",
         "for each call",
         "early retries of the callers",
@@ -157,6 +162,7 @@ fn table(all: &[Figures]) -> Table {
             figures.manner.to_owned(),
             figures.calls.to_string(),
             figures.served.to_string(),
+            figures.attempts.to_string(),
             figures.leaf_requests.to_string(),
             format!("{:.2}", figures.leaf_requests_per_call),
             figures.early_retries.to_string(),

@@ -2,36 +2,47 @@
 //! that do not, and a table at the end. Everything is on loopback, bounded, and needs no set-up.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
+use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use holdoff_admission::Snapshot;
 use holdoff_examples::load::{Live, now};
 use holdoff_examples::report;
 use holdoff_examples::storm::{Callers, Plan, Storm};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+#[cfg(unix)]
+use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
+
+/// Calls at most: each leaves a record for the tables.
+const MAX_CALLS: f64 = 1_000_000.0;
+/// The machine was busy with something else where a call was made this much too late: the figures then say less.
+const BEHIND: Duration = Duration::from_millis(250);
 
 #[derive(Parser)]
 #[command(
-    about = "An overloaded server, callers that obey it beside callers that do not, and a table at the end"
+    about = "An overloaded server, callers that obey it beside callers that do not, and a table at the end",
+    after_help = "Exit codes: 0 ran to its end, 1 could not run, 2 a value is wrong, 130 stopped by Ctrl-C, 143 by SIGTERM; \
+                  a stop is clean and still shows what ran."
 )]
 struct Args {
-    /// Length of the load, seconds.
+    /// Length of the load in seconds, 1 to 600.
     #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Workers of the server, each doing 25 tasks/s.
+    /// Workers of the server, 1 to 64; each does 25 tasks/s.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// Load as a multiple of the server's capacity (0.1 to 20).
+    /// Load as a multiple of the server's capacity, 0.1 to 20.
     #[arg(long, default_value_t = 3.0, value_parser = times)]
     load: f64,
     /// Who calls.
     #[arg(long, value_enum, default_value = "both")]
     callers: Callers,
-    /// Same seed, same arrivals.
+    /// Same seed, same arrivals; any whole number from 0 to 2^64 - 1.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Plain lines instead of a progress bar.
@@ -40,26 +51,45 @@ struct Args {
 }
 
 fn times(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
-    if (0.1..=20.0).contains(&value) {
-        Ok(value)
-    } else {
-        Err(format!("{value} is not between 0.1 and 20"))
+    match text.parse() {
+        Ok(value) if (0.1..=20.0).contains(&value) => Ok(value),
+        _ => Err("it must be a number from 0.1 to 20".to_owned()),
+    }
+}
+
+impl Args {
+    /// Each value is within its own range here; together they may still be too much.
+    fn checked() -> Self {
+        let args = Self::parse();
+        let calls = args.plan().calls();
+        if calls > MAX_CALLS {
+            let text = format!(
+                "--seconds {} x --workers {} x 25/s x --load {} make {calls:.0} calls, and {MAX_CALLS:.0} is the most",
+                args.seconds, args.workers, args.load
+            );
+            Self::command().error(ErrorKind::ValueValidation, text).exit();
+        }
+        args
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            length: Duration::from_secs(self.seconds),
+            workers: self.workers,
+            load: self.load,
+            callers: self.callers,
+            seed: self.seed,
+        }
     }
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    let length = Duration::from_secs(args.seconds);
-    let storm = Storm::prepare(Plan {
-        length,
-        workers: args.workers,
-        load: args.load,
-        callers: args.callers,
-        seed: args.seed,
-    })
-    .await?;
+async fn main() -> anyhow::Result<ExitCode> {
+    let args = Args::checked();
+    let stop = CancellationToken::new();
+    let stopped = Arc::new(OnceLock::new());
+    tokio::spawn(stop_on_signal(stop.clone(), Arc::clone(&stopped)));
+    let storm = Storm::prepare(args.plan()).await?;
     say(&format!(
         "server at {}: {} workers, {:.0} tasks/s; load {:.1} x that for {} s",
         storm.url(),
@@ -69,29 +99,64 @@ async fn main() -> anyhow::Result<()> {
         args.seconds
     ));
 
-    let stop = CancellationToken::new();
-    let interrupt = tokio::spawn({
-        let stop = stop.clone();
-        async move {
-            // Without a signal handler Ctrl-C ends the program at once, which is also a clean stop.
-            if tokio::signal::ctrl_c().await.is_ok() {
-                stop.cancel();
-            }
-        }
-    });
     let (bar, show) = progress(&args, storm.live.clone());
-    let outcome = storm.run(stop.clone(), show).await?;
+    let outcome = storm.run(stop, show).await?;
     bar.finish_and_clear();
-    interrupt.abort();
-    if stop.is_cancelled() {
-        say("interrupted: the figures are of what was finished");
+    if stopped.get().is_some() {
+        say("stopped early: the figures are of what ran");
     }
     let (callers, service) = (
         report::callers(&outcome.groups),
         report::service(&outcome.service, &outcome.groups),
     );
-    say(&format!("{callers}\n{service}"));
-    Ok(())
+    say(&format!("{callers}\n{service}\n{}", report::LEGEND));
+    let behind = outcome.groups.iter().map(|group| group.tally.behind).max();
+    if let Some(behind) = behind.filter(|behind| *behind > BEHIND) {
+        say(&format!(
+            "\nThis machine was busy: calls were made up to {:.1} s too late. Figures of a quiet one say more.",
+            behind.as_secs_f64()
+        ));
+    }
+    Ok(stopped
+        .get()
+        .map_or(ExitCode::SUCCESS, |code| ExitCode::from(*code)))
+}
+
+/// The first signal stops cleanly; the second ends the program where it is. The exit code is the shell's for it.
+async fn stop_on_signal(stop: CancellationToken, stopped: Arc<OnceLock<u8>>) {
+    let code = signalled().await;
+    let _ = stopped.set(code);
+    stop.cancel();
+    let code = signalled().await;
+    std::process::exit(code.into());
+}
+
+#[cfg(unix)]
+async fn signalled() -> u8 {
+    let terminated = async {
+        match tokio::signal::unix::signal(SignalKind::terminate()) {
+            Ok(mut signal) => signal.recv().await,
+            // Without a handler the signal ends the program at once.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        code = interrupted() => code,
+        _ = terminated => 143,
+    }
+}
+
+#[cfg(not(unix))]
+async fn signalled() -> u8 {
+    interrupted().await
+}
+
+async fn interrupted() -> u8 {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => 130,
+        // Without a handler Ctrl-C ends the program at once.
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// Shows what happens while it happens: a bar on a terminal, a line a second elsewhere.
@@ -124,7 +189,7 @@ fn progress(args: &Args, live: Vec<Arc<Live>>) -> (ProgressBar, impl FnMut(&Snap
         shown.set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
         if plain && elapsed >= next_line {
             note(&format!("{:>3} s  {text}", elapsed.as_secs()));
-            next_line += Duration::from_secs(1);
+            next_line = Duration::from_secs(elapsed.as_secs() + 1);
         }
         shown.set_message(text);
     };

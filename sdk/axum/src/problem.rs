@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode, header};
 
 /// An answer in place of the work: a refusal in the words of the contract, or a plain failure without them.
 ///
-/// Made from a Holdoff [`Error`] by `?`, from several with [`Problem::combine`], or from an [`Overload`] that this
+/// Made from a Holdoff [`Error`] by `?`, from a `reqwest::Error` while the answer is read (feature `reqwest`), from several with [`Problem::combine`], or from an [`Overload`] that this
 /// service decided itself (hop 0, INT-20). It takes what the caller may be told, and what was done already, from the
 /// request being answered ([`Inbound::current`]); outside of [`crate::ContextLayer`] it answers a stranger whose
 /// request may not be repeated, which is the stricter reading.
@@ -35,6 +35,9 @@ enum Kind {
     Overload(Box<Overload>),
     /// A call that ended without an answer. Passed up when it is needed, so that it ages until then.
     Call(Box<Error>, CalledAs),
+    /// An answer that came and cannot be used, with the status that says so.
+    #[cfg(feature = "reqwest")]
+    Unusable(StatusCode, reqwest::Error),
     /// Several of these, at least one.
     Several(Vec<Problem>),
 }
@@ -63,6 +66,8 @@ impl Problem {
     pub fn called_as(mut self, called_as: CalledAs) -> Self {
         match &mut self.kind {
             Kind::Call(_, before) => *before = called_as,
+            #[cfg(feature = "reqwest")]
+            Kind::Unusable(..) => {}
             Kind::Overload(_) | Kind::Several(_) => {}
         }
         self
@@ -99,6 +104,8 @@ impl Problem {
                 called_as: *called_as,
                 ..hop
             })?,
+            #[cfg(feature = "reqwest")]
+            Kind::Unusable(..) => return None,
             Kind::Several(problems) => Overload::combine(problems.iter().filter_map(Self::overload))?,
         };
         overload.hint = overload.hint.combine(self.own_hint);
@@ -115,6 +122,8 @@ impl Problem {
     pub fn error(&self) -> Option<&Error> {
         match &self.kind {
             Kind::Overload(_) => None,
+            #[cfg(feature = "reqwest")]
+            Kind::Unusable(..) => None,
             Kind::Call(error, _) => Some(error),
             Kind::Several(problems) => problems.iter().find_map(Self::error),
         }
@@ -123,6 +132,10 @@ impl Problem {
     /// The status where it is not overload: 500 for a request of ours that could not be built, 502 for a dependency
     /// that was not reached.
     fn plain_status(&self) -> StatusCode {
+        #[cfg(feature = "reqwest")]
+        if let Kind::Unusable(status, _) = self.kind {
+            return status;
+        }
         match self.error() {
             Some(error) if error.is_request() => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_GATEWAY,
@@ -148,6 +161,23 @@ impl From<Error> for Problem {
 impl From<Overload> for Problem {
     fn from(overload: Overload) -> Self {
         Self::new(Kind::Overload(Box::new(overload)), Inbound::current())
+    }
+}
+
+/// What goes wrong after a dependency answered: its body does not come in time (504 dependency_timeout), breaks off or
+/// is not what was expected, or [`reqwest::Response::error_for_status`] does not like the status (502 without contract
+/// fields: it is not overload). A request that could not be built is this service's own fault: 500.
+#[cfg(feature = "reqwest")]
+impl From<reqwest::Error> for Problem {
+    fn from(error: reqwest::Error) -> Self {
+        let kind = if error.is_timeout() {
+            Kind::Overload(Box::new(Overload::dependency_timeout()))
+        } else if error.is_builder() {
+            Kind::Unusable(StatusCode::INTERNAL_SERVER_ERROR, error)
+        } else {
+            Kind::Unusable(StatusCode::BAD_GATEWAY, error)
+        };
+        Self::new(kind, Inbound::current())
     }
 }
 
@@ -185,6 +215,9 @@ impl fmt::Display for Problem {
         match &self.kind {
             Kind::Overload(overload) => write!(f, "{overload}"),
             Kind::Call(error, _) => write!(f, "{error}"),
+            // Without its URL, which may hold secrets; the source has the rest.
+            #[cfg(feature = "reqwest")]
+            Kind::Unusable(..) => f.write_str("the answer of a dependency cannot be used"),
             Kind::Several(problems) => {
                 for (index, problem) in problems.iter().enumerate() {
                     f.write_str(if index == 0 { "" } else { "; " })?;
@@ -198,6 +231,10 @@ impl fmt::Display for Problem {
 
 impl StdError for Problem {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        #[cfg(feature = "reqwest")]
+        if let Kind::Unusable(_, error) = &self.kind {
+            return Some(error);
+        }
         self.error().and_then(StdError::source)
     }
 }

@@ -14,13 +14,6 @@ use common::*;
 use holdoff_contract::{Applied, Hint, Overload, Retry, Scope, Tier};
 use holdoff_policy::{Action, Call, CallSpec, CallerKey, Event, Finish, GiveUp, Outcome, Policy, StopReason};
 
-fn service(overload: Overload) -> Outcome {
-    refused(Overload {
-        scope: Scope::Service,
-        ..overload
-    })
-}
-
 fn tenant(overload: Overload) -> Outcome {
     refused(Overload {
         scope: Scope::Tenant,
@@ -40,27 +33,6 @@ fn at(tier: Tier) -> CallSpec {
         tier: Some(tier),
         ..get()
     }
-}
-
-/// A call of this kind is refused with this now; it is left as it then is.
-fn arm(world: &mut World, spec: CallSpec, outcome: Outcome) -> Call {
-    let mut call = world.call(spec);
-    let _ = world.send(&mut call);
-    world.tell(&mut call, outcome);
-    call
-}
-
-/// How long a call of this kind, made now, would be held; zero where it is sent.
-fn held(world: &mut World, spec: CallSpec) -> Duration {
-    let mut call = world.call(spec);
-    let action = world.next(&mut call);
-    let held = match action {
-        Action::Send(_) => Duration::ZERO,
-        Action::WaitUntil(until) => until - world.now,
-        Action::Finish(finish) => panic!("stopped: {finish:?}"),
-    };
-    world.cancel(&mut call);
-    held
 }
 
 /// A call of this kind stops before its first send.

@@ -8,39 +8,9 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::*;
-use holdoff_contract::{Overload, Retry, Scope};
-use holdoff_policy::{Action, Call, CallSpec, Instances, Outcome, Policy};
-
-fn service(overload: Overload) -> Outcome {
-    refused(Overload {
-        scope: Scope::Service,
-        ..overload
-    })
-}
-
-/// A call of this kind is refused with this now; it is left as it then is.
-fn arm(world: &mut World, spec: CallSpec, outcome: Outcome) -> Call {
-    let mut call = world.call(spec);
-    let _ = world.send(&mut call);
-    world.tell(&mut call, outcome);
-    call
-}
-
-/// How long a call of this kind, made now, would be held; zero where it is sent.
-fn held(world: &mut World, spec: CallSpec) -> Duration {
-    let mut call = world.call(spec);
-    let action = world.next(&mut call);
-    let held = match action {
-        Action::Send(_) => Duration::ZERO,
-        Action::WaitUntil(until) => until - world.now,
-        Action::Finish(finish) => panic!("stopped: {finish:?}"),
-    };
-    world.cancel(&mut call);
-    held
-}
+use holdoff_contract::Retry;
+use holdoff_policy::{Action, Call, CallSpec, Instances, Policy};
 
 #[test]
 fn when_every_instance_says_elsewhere_the_call_comes_back_to_none_before_its_own_hint() {

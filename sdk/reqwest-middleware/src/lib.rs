@@ -49,6 +49,8 @@
 
 mod middleware;
 
-pub use holdoff_tower::{CallOptions, CallReport, CounterSnapshot, Counters, Error, Observer};
-pub use middleware::{OverloadMiddleware, OverloadMiddlewareBuilder, overload_error};
+pub use holdoff_tower::{
+    CallOptions, CallReport, CounterSnapshot, Counters, Error, Observer, OverloadLayer, OverloadLayerBuilder,
+};
+pub use middleware::{OverloadMiddleware, overload_error};
 pub use reqwest_middleware;

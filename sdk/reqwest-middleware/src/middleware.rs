@@ -7,20 +7,15 @@
 use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use holdoff_contract::Tier;
-use holdoff_contract::read::Compat;
-use holdoff_policy::Policy;
+use holdoff_contract::field_name::OVERLOAD_TENANT;
 use holdoff_reqwest::adapter::{self, Body};
 use holdoff_tower::{
-    AttemptContext, BoxError, CallOptions, Counters, Error, Failure, Observer, OverloadLayer,
-    OverloadLayerBuilder,
+    AttemptContext, BoxError, CallOptions, Counters, Error, Failure, OverloadLayer, OverloadLayerBuilder,
 };
 use http::Extensions;
-use reqwest::{Request, Response, Url};
+use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next};
 use tokio::sync::{mpsc, oneshot};
 use tower_layer::Layer;
@@ -33,75 +28,28 @@ pub struct OverloadMiddleware {
     layer: OverloadLayer,
 }
 
-/// Builds an [`OverloadMiddleware`]; what is not set keeps the contract's default.
-#[derive(Debug)]
-#[must_use]
-pub struct OverloadMiddlewareBuilder {
-    layer: OverloadLayerBuilder,
-}
-
-impl Default for OverloadMiddlewareBuilder {
-    fn default() -> Self {
-        Self {
-            layer: OverloadLayer::builder().classify(classify),
-        }
-    }
-}
-
-impl OverloadMiddlewareBuilder {
-    /// When to try again and when to stop. Default: the contract's (section 5).
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.layer = self.layer.policy(policy);
-        self
-    }
-
-    /// Whether the fields that others use count as hints. Default: they do (section 8).
-    pub fn compat(mut self, compat: Compat) -> Self {
-        self.layer = self.layer.compat(compat);
-        self
-    }
-
-    /// The deadline of calls that name none. Default: none, so that only waiting is bounded (180 s).
-    pub fn default_deadline(mut self, deadline: Duration) -> Self {
-        self.layer = self.layer.default_deadline(deadline);
-        self
-    }
-
-    /// The tier of calls that name none. Default: not said, which is deferrable at the server.
-    pub fn default_tier(mut self, tier: Tier) -> Self {
-        self.layer = self.layer.default_tier(tier);
-        self
-    }
-
-    /// Told what the calls do, as it happens. Default: nobody. Counters and metrics are kept either way.
-    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.layer = self.layer.observer(observer);
-        self
-    }
-
-    /// Draws jitter from a generator with this seed, so that a test can be repeated. Default: the thread's own.
-    pub fn rng_seed(mut self, seed: u64) -> Self {
-        self.layer = self.layer.rng_seed(seed);
-        self
-    }
-
-    /// The middleware.
-    pub fn build(self) -> OverloadMiddleware {
-        OverloadMiddleware {
-            layer: self.layer.build(),
-        }
-    }
-}
-
 impl OverloadMiddleware {
     /// A middleware with the contract's defaults.
     pub fn new() -> Self {
-        Self::builder().build()
+        Self::over(OverloadLayer::builder())
     }
 
-    /// Sets up a middleware.
-    pub fn builder() -> OverloadMiddlewareBuilder {
-        OverloadMiddlewareBuilder::default()
+    /// A middleware with settings of its own: policy, default deadline and tier, instances, vocabularies, observer and what
+    /// else [`OverloadLayerBuilder`] has. Two have no effect here: `classify`, since this middleware knows the errors
+    /// of its stack, and `trusted`, since `Overload-Tenant` would be taken along on redirects (REQ-07).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use holdoff_reqwest_middleware::{OverloadLayer, OverloadMiddleware};
+    ///
+    /// let settings = OverloadLayer::builder().default_deadline(Duration::from_secs(5));
+    /// let overload = OverloadMiddleware::over(settings);
+    /// # let _ = overload;
+    /// ```
+    pub fn over(settings: OverloadLayerBuilder) -> Self {
+        Self {
+            layer: settings.classify(classify).build(),
+        }
     }
 
     /// The counts of all calls through this middleware and its clones.
@@ -190,7 +138,6 @@ impl Middleware for OverloadMiddleware {
     ) -> reqwest_middleware::Result<Response> {
         let mut options = extensions.get::<CallOptions>().cloned().unwrap_or_default();
         options.deadline = options.deadline.or_else(|| request.timeout().copied());
-        let asked = request.url().clone();
         let request = http::Request::<reqwest::Body>::try_from(request)?;
         let mut request = request.map(Body::from);
         request.extensions_mut().insert(options);
@@ -207,7 +154,7 @@ impl Middleware for OverloadMiddleware {
                 Some(attempt) = attempts.recv() => attempt,
             };
             let Attempt { request, mut answer } = attempt;
-            let sent = send(request, &asked, extensions, next.clone());
+            let sent = send(request, extensions, next.clone());
             tokio::select! {
                 // The call can end before its attempt does.
                 done = &mut call => return finish(done),
@@ -224,7 +171,6 @@ impl Middleware for OverloadMiddleware {
 /// also covers the reading of the response's body, after the head was handed on.
 async fn send<'a>(
     request: http::Request<Body>,
-    asked: &Url,
     extensions: &'a mut Extensions,
     next: Next<'a>,
 ) -> Result<http::Response<reqwest::Body>, BoxError> {
@@ -236,8 +182,11 @@ async fn send<'a>(
     if let Some(left) = left {
         *request.timeout_mut() = Some(left);
     }
+    // The inner client follows redirects, and would take it along to another origin.
+    request.headers_mut().remove(OVERLOAD_TENANT);
+    let asked = request.url().clone();
     let response = next.run(request, extensions).await?;
-    Ok(adapter::into_http(response, asked))
+    Ok(adapter::into_http(response, &asked))
 }
 
 fn finish(

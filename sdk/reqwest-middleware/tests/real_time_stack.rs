@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use holdoff_contract::{Code, IdempotencyKey, Tier};
-use holdoff_policy::StopReason;
-use holdoff_reqwest_middleware::{CallOptions, CallReport, OverloadMiddleware, overload_error};
+use holdoff_policy::{Policy, StopReason};
+use holdoff_reqwest_middleware::{
+    CallOptions, CallReport, OverloadLayer, OverloadMiddleware, overload_error,
+};
 use holdoff_testkit::{Record, Script, overloaded, plain, served};
+use holdoff_tower::InstanceList;
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
@@ -223,4 +226,34 @@ async fn what_is_no_refusal_passes_as_it_is() {
     assert_eq!(response.status(), 500);
     assert_eq!(response.text().await.unwrap(), "broken");
     record.assert_attempts(1);
+}
+
+#[tokio::test]
+async fn settings_are_those_of_the_layer_and_the_tenant_is_sent_nowhere_all_the_same() {
+    let (server, record) = start(refused_once()).await;
+    let policy = Policy::builder().max_attempts_scheduled(1).build().unwrap();
+    let settings = OverloadLayer::builder()
+        .policy(policy)
+        .default_tier(Tier::Critical)
+        .tenant("acme".try_into().unwrap())
+        .trusted(server.uri().parse().unwrap());
+    let overload = OverloadMiddleware::over(settings);
+    let error = client(&overload).get(server.uri()).send().await.unwrap_err();
+    let why = overload_error(&error).unwrap().why();
+    assert_eq!(why, Some(StopReason::AttemptsExhausted));
+    assert_eq!(record.attempts(), 1);
+    let sent = server.received_requests().await.unwrap();
+    assert_eq!(sent[0].headers["overload-tier"], "critical");
+    assert!(!sent[0].headers.contains_key("overload-tenant"));
+}
+
+#[tokio::test]
+async fn a_call_that_is_sent_elsewhere_asks_the_other_instance() {
+    let draining = Script::new([overloaded(Code::Draining)]);
+    let ((one, _), (two, record)) = (start(draining).await, start(Script::new([served()])).await);
+    let origins = [&one, &two].map(|server| server.uri().parse().unwrap());
+    let list = InstanceList::new(origins.to_vec()).unwrap();
+    let overload = OverloadMiddleware::over(OverloadLayer::builder().instances(list));
+    let response = client(&overload).get(one.uri()).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), record.attempts()), (200, 1));
 }

@@ -53,6 +53,36 @@ async fn real_time_two_hundred_refusals_use_one_connection() {
     assert_eq!((server.seen().len(), server.connections()), (200, 1));
 }
 
+/// A connection that a wait would keep, or a refusal left unread would spoil, shows as one more.
+#[tokio::test]
+async fn real_time_a_thousand_refusals_use_one_connection_for_each_caller_at_a_time() {
+    const CALLERS: usize = 50;
+    // Two refusals in a window, then the answer: 500 calls are refused 1,000 times.
+    let server = Server::start(|_, seen| {
+        if seen.number("overload-attempt") <= 2 {
+            window(1, 60)
+        } else {
+            ok()
+        }
+    })
+    .await;
+    let client = Client::new();
+    let callers = (0..CALLERS).map(|_| {
+        let (client, url) = (client.clone(), server.url("/work"));
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                let response = client.get(&url).send().await.unwrap();
+                assert_eq!(response.text().await.unwrap(), "done");
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    assert_eq!(server.seen().len(), 1_500);
+    assert!(server.connections() <= CALLERS, "{}", server.connections());
+}
+
 #[tokio::test]
 async fn real_time_a_hint_over_the_cap_stops_at_once_and_is_reported_whole() {
     let server =
@@ -148,6 +178,25 @@ async fn real_time_a_refusal_that_drips_for_ever_holds_a_call_for_a_second_at_mo
     let took = now() - began;
     assert!(took < ms(1600), "{took:?}");
     assert_eq!(error.why(), Some(StopReason::HintTooLong));
+}
+
+#[tokio::test]
+async fn real_time_a_refusal_that_drips_for_ever_cannot_hold_a_call_past_its_deadline() {
+    // Looked into, since it may say more than its head; and one that is only got rid of before a wait.
+    for kind in ["application/problem+json", "text/plain"] {
+        let head = format!(
+            "HTTP/1.1 503 Service Unavailable\r\ntransfer-encoding: chunked\r\ncontent-type: {kind}\r\n\
+             retry-after-ms: 50\r\n\r\n"
+        );
+        let server = Server::start(move |_, _| Reply::Drip(head.clone())).await;
+        let began = now();
+        let call = Client::new().get(server.url("/work")).deadline(ms(200));
+        let error = call.send().await.unwrap_err();
+        let took = now() - began;
+        // Without the deadline the body alone would have been given a second.
+        assert!(took < ms(900), "{kind}: {took:?}");
+        assert!(error.is_overloaded(), "{kind}: {error}");
+    }
 }
 
 #[tokio::test]

@@ -99,18 +99,21 @@ impl Line {
     pub(crate) fn window(&mut self, place: Nanos, floor: Nanos, ceiling: Nanos) -> Window {
         self.drawn = self.drawn.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let scatter = (self.drawn >> 11) as f64 / (1_u64 << 53) as f64 * SCATTER;
-        let at_ceiling = place >= ceiling;
+        let whole = |t: Nanos| t.div_ceil(MS) * MS;
+        let spread = (place.max(floor) as f64 * (1.0 + scatter)) as Nanos;
+        // A place that only its scatter carries to the ceiling is at the ceiling too: clipped there, everybody behind
+        // it would get one and the same window (SRV-11), and that not widened (SRV-28).
+        let at_ceiling = whole(spread) >= ceiling;
         let after = if at_ceiling {
-            ceiling as f64 * (1.0 - scatter)
+            (ceiling as f64 * (1.0 - scatter)) as Nanos
         } else {
-            (place.max(floor) as f64 * (1.0 + scatter)).min(ceiling as f64)
-        } as Nanos;
+            spread
+        };
         let width = if at_ceiling {
             after / 2
         } else {
             (after / 5).max(WIDTH)
         };
-        let whole = |t: Nanos| t.div_ceil(MS) * MS;
         Window {
             after: whole(after),
             max: whole(after) + whole(width.min(GREATEST_WIDTH)),
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_burst_at_one_place_gets_at_least_twenty_windows() {
-        for place in [LEAST, 3_000 * MS, CEILING] {
+        for place in [LEAST, 3_000 * MS, 29_000 * MS, CEILING] {
             let mut line = Line::default();
             let windows: std::collections::HashSet<_> = (0..100)
                 .map(|_| line.window(place, 50 * MS, CEILING))
@@ -214,6 +217,18 @@ mod tests {
             assert!(
                 place < CEILING || w.max >= w.after + w.after / 2,
                 "{place}: {w:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_window_that_reaches_the_ceiling_is_widened_wherever_its_place_was() {
+        let mut line = Line::default();
+        for _ in 0..200 {
+            let w = line.window(28_500 * MS, 50 * MS, CEILING);
+            assert!(
+                w.after < CEILING || w.max >= w.after + w.after / 2,
+                "as the ceiling but not widened: {w:?}"
             );
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The runtime's clock, not the machine's: with tokio's time paused, tests over in-memory services move it.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// Now, on the runtime's clock.
 #[expect(
@@ -11,6 +11,15 @@ use std::time::Instant;
 )]
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// The wall clock: for words of a service that count from 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this crate reads the wall clock"
+)]
+pub(crate) fn wall() -> SystemTime {
+    SystemTime::now()
 }
 
 /// Waits until `at`, on the runtime's timer (1 ms grain, never early).

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use holdoff_admission::{Caller, NeverAdmissible, Rejection};
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::write::{self, Advice, Audience};
 use holdoff_contract::{
     Applied, Code, Extension, Overload, RequestFields, Retry, ServiceState, Tenant, Tier,
@@ -31,6 +32,8 @@ pub struct Gate {
     salt: RandomState,
     /// Requests seen, where unknown keys are sent on some of them.
     grease: Option<Arc<AtomicU64>>,
+    /// The service's own words for its refusals, where it has some.
+    vocabulary: Option<Arc<Vocabulary>>,
 }
 
 /// Where a connection comes from: a server leaves it in the request's extensions, so that anonymous callers are told apart at
@@ -50,6 +53,7 @@ pub struct Asked {
     pub identity: Identity,
     method: Method,
     grease: Option<Extension>,
+    vocabulary: Option<Arc<Vocabulary>>,
 }
 
 /// An answer to this caller in place of its work.
@@ -60,6 +64,7 @@ pub struct Refusal {
     pub why: Denied,
     audience: Audience,
     with_body: bool,
+    vocabulary: Option<Arc<Vocabulary>>,
 }
 
 impl fmt::Debug for Gate {
@@ -80,6 +85,7 @@ impl Gate {
             foreign_deadlines: ForeignDeadlines::default(),
             salt: RandomState::new(),
             grease: None,
+            vocabulary: None,
         }
     }
 
@@ -101,6 +107,14 @@ impl Gate {
     #[must_use]
     pub fn foreign_deadlines(mut self, foreign: ForeignDeadlines) -> Self {
         self.foreign_deadlines = foreign;
+        self
+    }
+
+    /// Says refusals in the service's own words too, for callers that know no others (CLI-26): beside the contract's fields and
+    /// never in their place. Callers of this SDK that declare the same vocabulary read them the same way. Default none.
+    #[must_use]
+    pub fn vocabulary(mut self, vocabulary: Vocabulary) -> Self {
+        self.vocabulary = Some(Arc::new(vocabulary));
         self
     }
 
@@ -161,6 +175,7 @@ impl Gate {
             grease: Some(head.method)
                 .filter(|method| !matches!(**method, Method::GET | Method::HEAD))
                 .and_then(|_| self.grease_now()),
+            vocabulary: self.vocabulary.clone(),
         }
     }
 
@@ -219,6 +234,7 @@ impl Asked {
             why,
             audience: self.audience(),
             with_body: self.method != Method::HEAD,
+            vocabulary: self.vocabulary.clone(),
         }
     }
 
@@ -251,7 +267,11 @@ impl Refusal {
     pub fn into_response(self) -> Response<Bytes> {
         let (status, headers, body) = match &self.why {
             Denied::Overload(rejection) => {
-                let encoded = write::overload(&rejection.overload, self.audience);
+                let mut encoded = write::overload(&rejection.overload, self.audience);
+                if let Some(vocabulary) = &self.vocabulary {
+                    // A code without words of its own is said in the contract's alone.
+                    let _ = vocabulary.write(&rejection.overload, &mut encoded, clock::wall());
+                }
                 (encoded.status, encoded.headers, encoded.body)
             }
             Denied::Never(never) => problem(never),

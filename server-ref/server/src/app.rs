@@ -7,6 +7,7 @@ use holdoff_admission::ProfileError;
 use holdoff_admission_tower::{Admission, Gate, Identify, Identity, RequestHead};
 use http::header::AUTHORIZATION;
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::ServerConfig;
 use crate::background::Background;
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) ledger: Option<Ledger>,
     pub(crate) waiters: Waiters,
     pub(crate) background: Background,
+    /// The drain is over: whoever still waits for an answer is told so now.
+    pub(crate) cut_off: CancellationToken,
     pub(crate) limits: Limits,
     pub(crate) identities: Arc<Identities>,
     pub(crate) fixtures: Option<Fixtures>,

@@ -1,7 +1,8 @@
 //! What the server is told: the profile of admission, who callers are, its own limits.
 //!
-//! One YAML map (or JSON object) holds all of it: the keys of [`holdoff_admission::Profile`] beside the server's own
-//! `server`, `anonymous` and `identities`. Unknown keys are refused on both sides, since a misspelt limit is no limit.
+//! One YAML map (or TOML table, or JSON object) holds all of it: the keys of [`holdoff_admission::Profile`] beside the
+//! server's own `server`, `observe`, `anonymous` and `identities`. [`schema::KEYS`] lists them with units, ranges and defaults.
+//! Unknown keys are refused, since a misspelt limit is no limit; every mistake is named with key, value, limit and place.
 //!
 //! ```
 //! let config = holdoff_server::ServerConfig::from_yaml(
@@ -31,7 +32,17 @@ use holdoff_admission_tower::{Identity, Tiers};
 use holdoff_contract::{Tenant, Tier};
 use serde::Deserialize;
 
-mod split;
+mod check;
+mod file;
+pub mod schema;
+#[cfg(test)]
+mod schema_tests;
+mod tree;
+
+pub use check::{Fault, Mistake};
+pub(crate) use file::load_vocabulary;
+pub use file::{LoadError, LoadFault, MAX_PROFILE_BYTES};
+pub use tree::At;
 
 /// Where the server listens unless it is told otherwise.
 pub const DEFAULT_ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4100);
@@ -62,6 +73,16 @@ pub struct ServerConfig {
     pub fixtures: bool,
     /// Seed of drawn service times. Default none: from the system.
     pub seed: Option<u64>,
+}
+
+/// The keys that are not the profile's.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Own {
+    server: Limits,
+    observe: crate::Observe,
+    anonymous: Rights,
+    identities: BTreeMap<Token, Rights>,
 }
 
 /// A bearer token. Its debug form does not show it.
@@ -112,17 +133,39 @@ pub struct Limits {
     /// `grpc-timeout`, `connect-timeout-ms` and `x-envoy-expected-rq-timeout-ms` count as deadlines too (SRQ-04). Default
     /// no: for a server behind a hop that sets or strips them.
     pub foreign_deadlines: bool,
+    /// A TOML file with the service's own words for its refusals (CLI-26, [`holdoff_contract::vocabulary`]), at most 1 MiB: they
+    /// are said beside the contract's fields, for callers that know no others. Default none.
+    pub vocabulary: Option<PathBuf>,
 }
 
 /// A configuration that cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Not a profile: the text says where and what was expected.
-    #[error("{0}")]
-    Syntax(String),
-    /// A value outside its range.
-    #[error(transparent)]
-    Value(#[from] ProfileError),
+    /// Nothing is declared: most likely the wrong file, and in any case no bound that somebody chose.
+    #[error(
+        "declares nothing; a profile has one key at least (`workers: 4`, say), and without a profile the defaults hold"
+    )]
+    Empty,
+    /// Not YAML or not TOML, or more than a profile needs of them.
+    #[error("{}{why}", place(*at))]
+    Syntax {
+        /// Where.
+        at: Option<At>,
+        /// What was found.
+        why: String,
+    },
+    /// Keys and values that are wrong, in the order of the text; the first sixteen.
+    #[error("{}", lines(.0))]
+    Mistakes(Vec<Mistake>),
+}
+
+fn place(at: Option<At>) -> String {
+    at.map(|at| format!("{at}: ")).unwrap_or_default()
+}
+
+fn lines(mistakes: &[Mistake]) -> String {
+    let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
+    lines.join("\n  ")
 }
 
 impl fmt::Debug for Token {
@@ -164,6 +207,7 @@ impl Default for Limits {
             max_connections: 4_096,
             drain_ms: 10_000,
             foreign_deadlines: false,
+            vocabulary: None,
         }
     }
 }
@@ -189,29 +233,58 @@ impl ServerConfig {
     /// Reads YAML; addresses and switches stay at their defaults.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] with the position, or [`ConfigError::Value`] with key, value and limit.
+    /// Everything that is wrong, with place, key, value and limit.
     pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
-        Self::from_split(split::yaml(text)?)
+        Self::from_tree(&tree::yaml(text)?)
     }
 
-    /// Reads the same map as a JSON value.
+    /// Reads the same as TOML.
     ///
     /// # Errors
-    /// As [`ServerConfig::from_yaml`], without a position.
-    pub fn from_json(value: &serde_json::Value) -> Result<Self, ConfigError> {
-        Self::from_split(split::json(value)?)
+    /// As [`ServerConfig::from_yaml`].
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        Self::from_tree(&tree::toml(text)?)
     }
 
-    fn from_split((own, profile): (split::Own, Profile)) -> Result<Self, ConfigError> {
+    /// Reads the same as a JSON value. `{}` is the default configuration: a program says so on purpose.
+    ///
+    /// # Errors
+    /// As [`ServerConfig::from_yaml`], without places.
+    pub fn from_json(value: &serde_json::Value) -> Result<Self, ConfigError> {
+        if value.as_object().is_some_and(serde_json::Map::is_empty) {
+            return Ok(Self::default());
+        }
+        Self::from_tree(&tree::json(value))
+    }
+
+    fn from_tree(root: &tree::Node) -> Result<Self, ConfigError> {
+        if root.is_empty() {
+            return Err(ConfigError::Empty);
+        }
+        let mut map = check::check(root).map_err(ConfigError::Mistakes)?;
+        let mut own = serde_json::Map::new();
+        for key in ["server", "observe", "anonymous", "identities"] {
+            own.extend(map.remove(key).map(|value| (key.to_owned(), value)));
+        }
+        // The schema has looked at every key and type, and a test holds it against these structs; should they differ, this says so.
+        let differs = |error: serde_json::Error| ConfigError::Syntax {
+            at: None,
+            why: error.to_string(),
+        };
+        let own: Own = serde_json::from_value(own.into()).map_err(differs)?;
         let config = Self {
-            profile,
+            profile: serde_json::from_value(map.into()).map_err(differs)?,
             anonymous: own.anonymous,
             identities: own.identities,
             limits: own.server,
             observe: own.observe,
             ..Self::default()
         };
-        config.validate()?;
+        config.validate().map_err(|error| {
+            let at = root.find(&error.key).and_then(|node| node.at);
+            let what = Fault::Value(error);
+            ConfigError::Mistakes(vec![Mistake { at, what }])
+        })?;
         Ok(config)
     }
 
@@ -297,7 +370,11 @@ pub(crate) fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(
     if (least..=most).contains(&value) {
         Ok(())
     } else {
-        Err(out_of_range(key, value, format!("between {least} and {most}")))
+        Err(out_of_range(
+            key,
+            value,
+            format!("a whole number in {least}..={most}"),
+        ))
     }
 }
 

@@ -87,9 +87,9 @@ impl Ledger {
     /// Opens the journal in this directory, made if it is absent, and reads what it holds. Blocks.
     pub(crate) fn open(folder: &Path) -> Result<(Self, Vec<Kept>), crate::StartError> {
         let path = folder.join(FILE);
-        std::fs::create_dir_all(folder).map_err(|error| JournalError::Io {
+        std::fs::create_dir_all(folder).map_err(|error| crate::StartError::Data {
             path: folder.to_owned(),
-            detail: error.to_string(),
+            error,
         })?;
         let (journal, kept) = Journal::open(&path)?;
         let read = |(id, bytes): (RecordId, Vec<u8>)| {

@@ -160,7 +160,10 @@ async fn read(
         drain(headers, body);
         (Bytes::new(), Task::default())
     } else {
-        let body = request::read_body(headers, body, &app.limits, holding).await;
+        let body = tokio::select! {
+            body = request::read_body(headers, body, &app.limits, holding) => body,
+            () = app.cut_off.cancelled() => return Err(draining(asked, Applied::No)),
+        };
         let body = body.map_err(Problem::into_response)?;
         let task = Task::parse(&body, &app.limits).map_err(Problem::into_response)?;
         (body, task)
@@ -226,6 +229,15 @@ impl Arrived {
             }
         }
     }
+}
+
+/// The answer of an instance that goes away before it can give the real one.
+pub(crate) fn draining(asked: &Asked, applied: Applied) -> Response<Body> {
+    let mut overload = Overload::new(Code::Draining);
+    overload.applied = applied;
+    refuse(asked.refusal(Rejection {
+        overload: Box::new(overload),
+    }))
 }
 
 /// A private code: none of the contract says that the disk is at fault (CONTRACT section 1).

@@ -179,7 +179,7 @@ impl Fixtures {
         };
         let members: Members = match members {
             Value::Null => Members::default(),
-            members => Members::deserialize(members).map_err(|error| invalid(error.to_string()))?,
+            members => Members::deserialize(members).map_err(|_| invalid(wrong_member(members)))?,
         };
         let on = members.on.unwrap_or(true);
         match name {
@@ -230,6 +230,34 @@ impl Fixtures {
     pub(crate) fn is_degraded(&self) -> bool {
         self.0.degraded.load(Ordering::Relaxed)
     }
+}
+
+/// Members and what each must be.
+const MEMBERS: [(&str, &str); 11] = [
+    ("on", "true or false"),
+    ("trusted", "true or false"),
+    ("state", "a string"),
+    ("code", "a string"),
+    ("identity", "a string"),
+    ("tenant", "a string"),
+    ("after_ms", "a whole number of milliseconds, from 0"),
+    ("max_ms", "a whole number of milliseconds, from 0"),
+    ("min_deadline_ms", "a whole number of milliseconds, from 0"),
+    ("count", "a whole number in 0..=4294967295"),
+    ("tiers", "a list of critical, non-sheddable, deferrable"),
+];
+
+/// Says which member cannot be used, and why.
+fn wrong_member(members: &Value) -> String {
+    let wrong = MEMBERS.iter().find_map(|(name, limit)| {
+        let value = members.get(*name)?;
+        let alone = serde_json::json!({ *name: value });
+        Members::deserialize(&alone).is_err().then(|| {
+            let value: String = value.to_string().chars().take(64).collect();
+            format!("{name} is {value}; it must be {limit}")
+        })
+    });
+    wrong.unwrap_or_else(|| "the body must be a JSON object".to_owned())
 }
 
 impl Members {

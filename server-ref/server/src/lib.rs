@@ -66,7 +66,7 @@ mod tasks;
 mod telemetry;
 mod worker;
 
-pub use config::{ConfigError, Rights, ServerConfig};
+pub use config::{ConfigError, LoadError, Rights, ServerConfig};
 pub use durable::BadRecord;
 pub use fixtures::{FixtureError, Fixtures, ForcedReject};
 pub use observe::{Observe, ObserveError};

@@ -7,16 +7,16 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use holdoff_server::config::DEFAULT_ADDR;
-use holdoff_server::{Reloaded, Reloader, Server, ServerConfig};
+use holdoff_server::config::{DEFAULT_ADDR, schema};
+use holdoff_server::{Reloaded, Reloader, Server, ServerConfig, StartError};
+
+mod args;
 
 /// Exit code of a command line or configuration that cannot be used.
 const BAD_CONFIG: u8 = 2;
 /// Exit code after a second signal: 128 + SIGINT, as a shell would see it.
 #[cfg(unix)]
 const STOPPED_TWICE: i32 = 130;
-/// Largest profile that is read.
-const MAX_PROFILE_BYTES: u64 = 1 << 20;
 
 /// The reference admission server of the overload contract.
 #[derive(Parser, Debug)]
@@ -30,11 +30,13 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Reads a profile, says what is wrong with it, and exits: 0 usable, 2 not.
+    /// Reads a profile, says everything that is wrong with it, and exits: 0 usable, 2 not.
     Check {
-        /// The profile.
+        /// The profile: YAML, or TOML where the name ends in .toml. At most 1 MiB.
         file: PathBuf,
     },
+    /// Lists every key of a profile with its unit, range and default.
+    Keys,
     /// Runs the burst test of the admission article against a server of its own, on a free port of loopback, and prints the
     /// evidence: 0 held, 1 not.
     BurstTest,
@@ -42,30 +44,31 @@ enum Command {
 
 #[derive(Args, Debug)]
 struct Serve {
-    /// Profile in YAML: workers, tiers, classes, tenants, identities. Without it, a small development service.
+    /// Profile in YAML, or in TOML where the name ends in .toml: workers, tiers, classes, tenants, identities; at most 1 MiB.
+    /// `holdoff-server keys` lists its keys. Without it, a small development service.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Address to listen on; port 0 takes a free one.
-    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADDR)]
+    /// Address to listen on, IP:PORT; port in 0..=65535, 0 takes a free one, below 1024 needs privileges.
+    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADDR, value_parser = args::address)]
     listen: SocketAddr,
-    /// A listener of its own for /metrics and /healthz; without it they are on the main one.
-    #[arg(long, value_name = "ADDR")]
+    /// A listener of its own for /metrics and /healthz, IP:PORT as --listen. Default: they are on the main one.
+    #[arg(long, value_name = "ADDR", value_parser = args::address)]
     metrics_listen: Option<SocketAddr>,
-    /// Keeps non-sheddable tasks here across restarts and crashes; made if absent. Without it such tasks are refused.
+    /// Keeps non-sheddable tasks in this directory across restarts and crashes; made if absent. Default: such tasks are refused.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Writes every decision here, one JSON object a line, tenants hashed; `holdoff-sim replay` reads it. Ends at the profile's
-    /// observe.trace_max_mb.
+    /// observe.trace_max_mb (1..=65536 MiB, default 256). Default: the profile's observe.trace, else none.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Switches on POST /fixtures/{name}: for tests only, it lets anybody stop the server.
     #[arg(long)]
     fixtures: bool,
-    /// Seed of drawn service times, to repeat a run.
-    #[arg(long)]
+    /// Seed of drawn service times, to repeat a run; 0..=18446744073709551615. Default: from the system.
+    #[arg(long, allow_negative_numbers = true, value_parser = args::seed)]
     seed: Option<u64>,
-    /// What is logged to stderr: a level or a tracing filter.
-    #[arg(long, value_name = "FILTER", default_value = "info")]
+    /// What is logged to stderr: off, error, warn, info, debug or trace, or a list of target=level with commas between.
+    #[arg(long, value_name = "FILTER", default_value = "info", value_parser = args::filter)]
     log: String,
 }
 
@@ -73,6 +76,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Some(Command::Check { file }) => check(&file),
+        Some(Command::Keys) => {
+            schema::KEYS.iter().for_each(|key| say(&key.to_string()));
+            Ok(())
+        }
         Some(Command::BurstTest) => return burst_test(),
         None => serve(&cli.serve),
     };
@@ -95,21 +102,8 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-fn load(file: &Path) -> anyhow::Result<ServerConfig> {
-    let name = file.display();
-    let size = std::fs::metadata(file)
-        .with_context(|| format!("{name}: cannot be read"))?
-        .len();
-    anyhow::ensure!(
-        size <= MAX_PROFILE_BYTES,
-        "{name}: has {size} bytes; the limit is {MAX_PROFILE_BYTES}"
-    );
-    let text = std::fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"))?;
-    ServerConfig::from_yaml(&text).with_context(|| name.to_string())
-}
-
 fn check(file: &Path) -> anyhow::Result<()> {
-    let config = load(file)?;
+    let config = ServerConfig::load(file)?;
     say(&format!(
         "{}: usable: {} workers, {} classes, {} identities",
         file.display(),
@@ -149,7 +143,7 @@ fn serve(args: &Serve) -> anyhow::Result<()> {
     let mut config = args
         .profile
         .as_deref()
-        .map_or_else(|| Ok(ServerConfig::default()), load)?;
+        .map_or_else(|| Ok(ServerConfig::default()), ServerConfig::load)?;
     config.addr = args.listen;
     config.metrics_addr = args.metrics_listen;
     config.data.clone_from(&args.data);
@@ -162,7 +156,7 @@ fn serve(args: &Serve) -> anyhow::Result<()> {
     runtime.block_on(async {
         let stop = stop_signal()?;
         let hangups = Hangups::new()?;
-        let server = Server::bind(config).await?;
+        let server = Server::bind(config).await.map_err(|error| named(error, args))?;
         tokio::spawn(reload_on(hangups, server.reloader(), args.profile.clone()));
         say(&format!("listening on {}", server.url()));
         tracing::info!(url = server.url(), metrics = server.metrics_url(), "listening");
@@ -175,6 +169,17 @@ fn serve(args: &Serve) -> anyhow::Result<()> {
     })
 }
 
+/// An error that names the option where the user gave one, and not the key of a profile that says the same.
+fn named(error: StartError, args: &Serve) -> StartError {
+    match error {
+        StartError::Observe(mut failed) if args.trace.as_ref() == Some(&failed.path) => {
+            failed.key = "--trace";
+            StartError::Observe(failed)
+        }
+        other => other,
+    }
+}
+
 /// Reads the profile again at each SIGHUP. One that cannot be used is reported, and the old one stands.
 async fn reload_on(mut hangups: Hangups, reloader: Reloader, file: Option<PathBuf>) {
     loop {
@@ -183,7 +188,8 @@ async fn reload_on(mut hangups: Hangups, reloader: Reloader, file: Option<PathBu
             tracing::warn!("SIGHUP: there is no profile to read again; start with --profile FILE");
             continue;
         };
-        let done = load(file).and_then(|config| {
+        let loaded = ServerConfig::load(file).map_err(anyhow::Error::from);
+        let done = loaded.and_then(|config| {
             let reloaded = reloader.reload(&config);
             reloaded.with_context(|| file.display().to_string())
         });

@@ -59,14 +59,14 @@ impl Default for Observe {
 
 /// A file that cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("{key}: cannot write {}: {source}", path.display())]
+#[error("{key} {}: cannot be written: {error}", path.display())]
 pub struct ObserveError {
     /// Key of the profile or flag.
     pub key: &'static str,
     /// Which file or directory.
     pub path: PathBuf,
     /// What the system said.
-    pub source: std::io::Error,
+    pub error: std::io::Error,
 }
 
 impl Observe {
@@ -82,7 +82,7 @@ impl Observe {
     pub(crate) fn start(&self, now: Instant) -> Result<Option<Arc<Writer>>, ObserveError> {
         let failed = |key, path: &PathBuf| {
             let path = path.clone();
-            move |source| ObserveError { key, path, source }
+            move |error| ObserveError { key, path, error }
         };
         let trace = match &self.trace {
             Some(path) => {

@@ -9,14 +9,14 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use futures_util::FutureExt;
 use holdoff_admission_tower::{Asked, Permit, Place, Run};
-use holdoff_contract::Code;
+use holdoff_contract::{Applied, Code};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::json;
 
 use crate::app::App;
 use crate::clock;
-use crate::entry::{Arrived, PAUSE, Route, enter, refuse};
+use crate::entry::{Arrived, PAUSE, Route, draining, enter, refuse};
 use crate::once::{Answer, Claim, Waited};
 use crate::problem::{Problem, json as answer};
 use crate::submit::{dead_letters, look_up, submit};
@@ -189,12 +189,23 @@ async fn keyed(
 async fn do_work(app: &App, arrived: &Arrived, place: Place) -> Result<Response<Body>, Response<Body>> {
     let Arrived { asked, class, .. } = arrived;
     let predicted = place.predicted_wait();
-    let permit = match place.turn().await {
+    let turn = tokio::select! {
+        // First, since what was cut off frees its worker, and nothing may begin there any more.
+        biased;
+        () = app.cut_off.cancelled() => return Err(draining(asked, Applied::No)),
+        turn = place.turn() => turn,
+    };
+    let permit = match turn {
         Ok(permit) => permit,
         Err(rejection) => return Err(refuse(asked.refusal(rejection))),
     };
     let waited = clock::now().saturating_duration_since(arrived.at);
-    match run(app, permit, arrived.duration).await {
+    let ended = tokio::select! {
+        biased;
+        ended = run(app, permit, arrived.duration) => ended,
+        () = app.cut_off.cancelled() => return Err(draining(asked, Applied::Maybe)),
+    };
+    match ended {
         Ended::Done(service) => {
             let mut response = answer(
                 StatusCode::OK,

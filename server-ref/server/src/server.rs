@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, ByToken, Identities, Shared};
 use crate::background::Background;
+use crate::config::load_vocabulary;
 use crate::durable::{self, BadRecord, Ledger};
 use crate::fixtures::Fixtures;
 use crate::once::Waiters;
@@ -29,12 +30,22 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ProfileError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {}", reason(source))]
+    #[error("{option} {addr}: {}", reason(error))]
     Listen {
+        /// The option that says so: `--listen` or `--metrics-listen`.
+        option: &'static str,
         /// Which address.
         addr: SocketAddr,
         /// What the system said.
-        source: std::io::Error,
+        error: std::io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error("--data {}: the directory cannot be made: {error}", path.display())]
+    Data {
+        /// Which directory.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
     },
     /// The journal of tasks cannot be used.
     #[error(transparent)]
@@ -45,18 +56,25 @@ pub enum StartError {
     /// A log or trace cannot be written.
     #[error(transparent)]
     Observe(#[from] crate::ObserveError),
+    /// The service's own words cannot be used.
+    #[error("server.vocabulary {0}")]
+    Vocabulary(crate::LoadError),
     /// The metrics recorder cannot be built.
     #[error("cannot set up metrics")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }
 
 fn reason(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            "the port is in use; stop what uses it or choose another --listen".to_owned()
+    use std::io::ErrorKind as Kind;
+    let why = match error.kind() {
+        Kind::AddrInUse => "the port is in use; stop what uses it or choose another (0 takes a free one)",
+        Kind::AddrNotAvailable => "this machine has no such address; 0.0.0.0 and [::] are all that it has",
+        Kind::PermissionDenied => {
+            "not allowed: a port below 1024 needs privileges; choose one from 1024 to 65535"
         }
-        _ => error.to_string(),
-    }
+        _ => return format!("cannot listen: {error}"),
+    };
+    why.to_owned()
 }
 
 /// A bound server. It answers once [`Server::run`] is polled.
@@ -95,11 +113,14 @@ impl Server {
     pub async fn bind(config: ServerConfig) -> Result<Self, StartError> {
         config.validate()?;
         let identities = Arc::new(Identities::new(&config)?);
+        let words = config.limits.vocabulary.as_deref();
+        let vocabulary = words.map(load_vocabulary).transpose();
+        let vocabulary = vocabulary.map_err(StartError::Vocabulary)?;
         let telemetry = Telemetry::new()?;
-        let (listener, addr) = listen_on(config.addr).await?;
+        let (listener, addr) = listen_on("--listen", config.addr).await?;
         let (metrics_listener, metrics_addr) = match config.metrics_addr {
             Some(addr) => {
-                let (listener, addr) = listen_on(addr).await?;
+                let (listener, addr) = listen_on("--metrics-listen", addr).await?;
                 (Some(listener), addr)
             }
             None => (None, addr),
@@ -121,16 +142,21 @@ impl Server {
         } else {
             ForeignDeadlines::Ignored
         };
+        let gate = Gate::new(admission)
+            .grease(config.fixtures)
+            .identify(ByToken(Arc::clone(&identities)))
+            .foreign_deadlines(foreign);
         let app = Arc::new(Shared {
-            gate: Gate::new(admission)
-                .grease(config.fixtures)
-                .identify(ByToken(Arc::clone(&identities)))
-                .foreign_deadlines(foreign),
+            gate: match vocabulary {
+                Some(vocabulary) => gate.vocabulary(vocabulary),
+                None => gate,
+            },
             worker,
             tasks: Tasks::new(&config.limits),
             ledger,
             waiters: Waiters::new(),
             background: Background::default(),
+            cut_off: CancellationToken::new(),
             identities,
             limits: config.limits,
             fixtures,
@@ -178,7 +204,8 @@ impl Server {
     }
 
     /// Serves until `shutdown` completes, then drains: new work is refused with `draining` while accepted work
-    /// finishes, for at most `limits.drain_ms`; then everything is closed.
+    /// finishes, for at most `limits.drain_ms`. Callers that still wait then are answered `draining` (applied=maybe where their
+    /// work had begun), within a second, and everything is closed.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let stop = CancellationToken::new();
         // However this future ends, the listeners and the upkeep stop with it.
@@ -201,6 +228,8 @@ impl Server {
                 () = upkeep(&app) => {}
             }
             drain(&app).await;
+            // Everybody who still waits gets an answer; then the connections close.
+            app.cut_off.cancel();
             stop.cancel();
         };
         tokio::join!(main, metrics, life);
@@ -226,8 +255,8 @@ async fn open_ledger(folder: Option<PathBuf>) -> Result<(Option<Ledger>, Vec<dur
     Ok((Some(ledger), kept))
 }
 
-async fn listen_on(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let failed = |source| StartError::Listen { addr, source };
+async fn listen_on(option: &'static str, addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |error| StartError::Listen { option, addr, error };
     let listener = TcpListener::bind(addr).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
@@ -263,5 +292,36 @@ async fn drain(app: &App) {
             kept = app.ledger.is_some(),
             "accepted work is cut off: it did not finish in time; non-sheddable tasks are kept for the next start"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_listened_on_is_named_with_its_option_and_what_to_do() {
+        use std::io::ErrorKind as Kind;
+        for (kind, words) in [
+            (Kind::AddrInUse, "in use"),
+            (Kind::AddrNotAvailable, "no such address"),
+            (Kind::PermissionDenied, "from 1024 to 65535"),
+            (Kind::Other, "cannot listen: "),
+        ] {
+            let error = StartError::Listen {
+                option: "--metrics-listen",
+                addr: ([127, 0, 0, 1], 80).into(),
+                error: kind.into(),
+            };
+            let said = error.to_string();
+            assert!(
+                said.starts_with("--metrics-listen 127.0.0.1:80: ") && said.contains(words),
+                "{said}"
+            );
+            assert!(
+                std::error::Error::source(&error).is_none(),
+                "said once, not again as a cause"
+            );
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use holdoff_admission_tower::{Place, RequestHead};
-use holdoff_contract::{Code, Tier, field_name};
+use holdoff_contract::{Applied, Code, Tier, field_name};
 use http::header::{HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use serde_json::json;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::clock;
 use crate::durable::Record;
-use crate::entry::{self, Arrived, Route, enter, refuse};
+use crate::entry::{self, Arrived, Route, draining, enter, refuse};
 use crate::problem::{Problem, json as answer};
 use crate::routes::{Ended, advise, run};
 use crate::tasks::{End, Known, NewTask, Standing, State as TaskState, View, whole_ms};
@@ -57,10 +57,15 @@ async fn accept(app: &App, request: Request<Body>) -> Result<Response<Body>, Res
     let promise = app
         .background
         .spawn(async move { promise(&owned, &promised, place).await });
-    let view = match promise.await {
+    let promised = tokio::select! {
+        biased;
+        promised = promise => promised,
+        () = app.cut_off.cancelled() => Ok(None),
+    };
+    let view = match promised {
         Ok(Some(done)) => done?,
-        // The server stops; the promise was not made, or nobody may rely on it.
-        Ok(None) | Err(_) => return Err(arrived.refuse(Code::Draining, Duration::ZERO, Duration::ZERO)),
+        // The server stops; whether the task was kept, or has begun, nobody knows by now.
+        Ok(None) | Err(_) => return Err(draining(&arrived.asked, Applied::Maybe)),
     };
     let mut response = accepted(&view);
     advise(app, &arrived.asked, response.headers_mut(), deferred);

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::seen::CallSeen;
-use super::spec::{ClientCase, Expect, First, Gap, Group, Grows, Port, Spread};
+use super::spec::{ClientCase, Expect, First, Gap, Group, Grows, Port};
+use super::spread;
+use super::still::Stills;
 use super::wire::{Exchange, WireLog};
 use super::{judge_fields, judge_result, timeline};
 use crate::verdict::Findings;
 
 /// How much before D a request may seem to arrive. Covers the rounding of clocks, nothing else.
 pub(crate) const EARLY_TOLERANCE: Duration = Duration::from_millis(2);
-/// The time in which no more than a fifth of the calls that were held together may leave.
-const SLOT: Duration = Duration::from_millis(10);
 /// How many offending calls one check names.
 const MAX_NAMED: usize = 3;
 
@@ -26,6 +26,8 @@ pub(crate) struct Played {
     pub(crate) log: WireLog,
     pub(crate) started: Instant,
     pub(crate) slack: Duration,
+    /// When the program stood still.
+    pub(crate) stills: Stills,
     /// What `metrics` said, when it was asked.
     pub(crate) metrics: Option<Value>,
 }
@@ -63,7 +65,7 @@ pub(crate) fn judge(case: &ClientCase, played: &Played) -> Findings {
             })
             .collect();
         timeline::show(&mut findings, group, &views, played.started);
-        judge_group(&mut findings, group, &views, played.slack, &first_heads);
+        judge_group(&mut findings, group, &views, played, &first_heads);
         let heads = views
             .iter()
             .flat_map(|view| view.requests)
@@ -80,9 +82,10 @@ fn judge_group(
     findings: &mut Findings,
     group: &Group,
     calls: &[CallView<'_>],
-    slack: Duration,
+    played: &Played,
     first_heads: &HashMap<&str, Instant>,
 ) {
+    let (slack, stills) = (played.slack, &played.stills);
     let Group { name, expect, .. } = group;
     let Expect {
         requests,
@@ -131,19 +134,19 @@ fn judge_group(
         );
     }
     for gap in gaps {
-        judge_gap(findings, name, *gap, calls, slack);
+        judge_gap(findings, name, *gap, calls, slack, stills);
     }
     for spread in spread {
-        judge_spread(findings, name, *spread, calls);
+        spread::judge_spread(findings, name, *spread, calls, stills);
     }
     if let Some(grows) = grows {
         judge_growth(findings, name, *grows, calls);
     }
     if let Some(first) = first_request {
-        judge_first(findings, name, first, calls, slack, first_heads);
+        judge_first(findings, name, first, calls, played, first_heads);
     }
     judge_fields::judge_fields(findings, name, fields, gaps, calls);
-    judge_result::judge_results(findings, group, calls, slack);
+    judge_result::judge_results(findings, group, calls, slack, stills);
 }
 
 /// Makes one check out of the same check on every call: it holds when it holds for each.
@@ -189,7 +192,14 @@ pub(crate) fn each(
 }
 
 /// Never early: exact but for [`EARLY_TOLERANCE`]. Late: M and the slack of the machine.
-fn judge_gap(findings: &mut Findings, name: &str, gap: Gap, calls: &[CallView<'_>], slack: Duration) {
+fn judge_gap(
+    findings: &mut Findings,
+    name: &str,
+    gap: Gap,
+    calls: &[CallView<'_>],
+    slack: Duration,
+    stills: &Stills,
+) {
     let lo = Duration::from_millis(gap.min_ms);
     let hi = Duration::from_millis(gap.max_ms) + slack;
     let expected = format!(
@@ -199,6 +209,7 @@ fn judge_gap(findings: &mut Findings, name: &str, gap: Gap, calls: &[CallView<'_
         slack.as_millis()
     );
     let fits = |seen: Duration| seen + EARLY_TOLERANCE >= lo && seen <= hi;
+    let before = findings.failed().count();
     match gap.k {
         Some(k) => each(
             findings,
@@ -229,44 +240,19 @@ fn judge_gap(findings: &mut Findings, name: &str, gap: Gap, calls: &[CallView<'_
             },
         ),
     }
-}
-
-/// CLI-03: the sample's range is more than half of the window, and no tenth of it holds more than a third.
-fn judge_spread(findings: &mut Findings, name: &str, spread: Spread, calls: &[CallView<'_>]) {
-    let Spread { k, lo_ms, hi_ms } = spread;
-    let gaps: Vec<Duration> = calls.iter().filter_map(|call| call.gap(k)).collect();
-    let window = Duration::from_millis(hi_ms.saturating_sub(lo_ms));
-    let least = gaps.iter().min().copied().unwrap_or_default();
-    let most = gaps.iter().max().copied().unwrap_or_default();
-    let range = most.saturating_sub(least);
-    findings.check(
-        format!("{name}: gap[{k}] is spread"),
-        gaps.len() >= 30 && range > window / 2,
-        format!("a range of more than {} over 30 or more calls", ms(window / 2)),
-        format!(
-            "{} over {} calls, {} to {}",
-            ms(range),
-            gaps.len(),
-            ms(least),
-            ms(most)
-        ),
-    );
-    let slice = window / 10;
-    let fullest = gaps
-        .iter()
-        .map(|from| {
-            gaps.iter()
-                .filter(|g| **g >= *from && **g < *from + slice)
-                .count()
+    // Too late only, and each time right after a standstill.
+    let excused = |call: &CallView<'_>| {
+        let ks = gap.k.map_or(1..call.requests.len(), |k| k..k + 1);
+        ks.into_iter().all(|k| match (call.gap(k), call.requests.get(k)) {
+            (Some(seen), Some(request)) => {
+                fits(seen) || (seen > hi && stills.before(request.arrived).is_some())
+            }
+            _ => gap.optional,
         })
-        .max();
-    let fullest = fullest.unwrap_or(0);
-    findings.check(
-        format!("{name}: gap[{k}] is not bunched"),
-        !gaps.is_empty() && fullest * 3 <= gaps.len(),
-        format!("no {} slice of the window holds more than a third", ms(slice)),
-        format!("{fullest} of {} in one slice", gaps.len()),
-    );
+    };
+    if findings.failed().count() > before && calls.iter().all(excused) {
+        findings.excused += 1;
+    }
 }
 
 fn judge_growth(findings: &mut Findings, name: &str, grows: Grows, calls: &[CallView<'_>]) {
@@ -295,9 +281,10 @@ fn judge_first(
     name: &str,
     first: &First,
     calls: &[CallView<'_>],
-    slack: Duration,
+    played: &Played,
     first_heads: &HashMap<&str, Instant>,
 ) {
+    let slack = played.slack;
     let lo = Duration::from_millis(first.min_ms);
     let hi = Duration::from_millis(first.max_ms) + slack;
     let title = format!("{name}: first request after {}'s first answer", first.after);
@@ -318,30 +305,8 @@ fn judge_first(
         }
     });
     if first.spread {
-        judge_slots(findings, name, calls);
+        spread::judge_slots(findings, name, calls, &played.stills);
     }
-}
-
-/// Calls that were held together must not leave together: no [`SLOT`] holds more than a fifth of them.
-fn judge_slots(findings: &mut Findings, name: &str, calls: &[CallView<'_>]) {
-    let arrivals: Vec<Instant> = calls
-        .iter()
-        .filter_map(|call| call.requests.first())
-        .map(|request| request.arrived)
-        .collect();
-    let within = |from: &Instant| {
-        arrivals
-            .iter()
-            .filter(|at| (*from..*from + SLOT).contains(at))
-            .count()
-    };
-    let fullest = arrivals.iter().map(within).max().unwrap_or(0);
-    findings.check(
-        format!("{name}: first requests are not bunched"),
-        arrivals.len() >= 30 && fullest * 5 <= arrivals.len(),
-        format!("no {} hold more than a fifth of 30 or more", ms(SLOT)),
-        format!("{fullest} of {} in one slot", arrivals.len()),
-    );
 }
 
 fn judge_wire(findings: &mut Findings, case: &ClientCase, played: &Played) {

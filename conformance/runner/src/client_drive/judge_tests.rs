@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::judge::{Played, judge};
 use super::seen::{CallSeen, Reply};
 use super::spec::{ClientCase, Port};
+use super::still::Stills;
 use super::wire::{Exchange, WireLog};
 use crate::clock;
 use crate::verdict::Findings;
@@ -27,6 +28,7 @@ impl Made {
             log: WireLog::default(),
             started: start,
             slack: SLACK,
+            stills: Stills::default(),
             metrics: None,
         };
         Self { start, played }
@@ -189,6 +191,71 @@ fn waits_that_are_all_the_same_or_bunched_in_a_corner_fail() {
     } else {
         100.0 + 2.5 * n as f64
     })));
+}
+
+/// Forty calls of the window 100 to 200, and a standstill.
+fn many_with_still(still: (f64, f64), gap: impl Fn(usize) -> f64) -> Findings {
+    let mut made = Made::new();
+    for n in 0..40 {
+        made = made.call(&[0.0, gap(n)], gap(n), success(2));
+    }
+    made.played.stills = Stills(vec![(made.at(still.0), made.at(still.1))]);
+    made.judge(&json!({"requests": 2, "spread": [{"k": 1, "lo_ms": 100, "hi_ms": 200}], "result": {"kind": "response"}}))
+}
+
+#[test]
+fn a_bunch_right_after_a_standstill_shows_nothing_and_any_other_bunch_is_a_failure() {
+    let drawn = |n: usize| 100.0 + 2.5 * n as f64;
+    let held = |n: usize| {
+        if (110.0..160.0).contains(&drawn(n)) {
+            161.0
+        } else {
+            drawn(n)
+        }
+    };
+    let honest = many_with_still((110.0, 161.0), held);
+    assert!(!ok(&honest) && honest.is_excused(), "{honest:?}");
+    // The same arrivals, and nobody stood still then.
+    assert!(!many_with_still((20.0, 80.0), held).is_excused());
+    // Everybody at D; a standstill that ends there moved each by nothing.
+    for still in [(20.0, 100.0), (150.0, 190.0), (60.0, 101.0)] {
+        let same = many_with_still(still, |_| 101.0);
+        assert!(!ok(&same) && !same.is_excused(), "{still:?}: {same:?}");
+    }
+}
+
+#[test]
+fn a_standstill_excuses_what_is_late_and_never_what_is_early() {
+    let judged = |gap: f64, still: (f64, f64)| {
+        let mut made = Made::new().call(&[0.0, gap], gap, success(2));
+        made.played.stills = Stills(vec![(made.at(still.0), made.at(still.1))]);
+        made.judge(&window())
+    };
+    let late = judged(600.0, (150.0, 598.0));
+    assert!(!ok(&late) && late.is_excused(), "{late:?}");
+    assert!(!judged(600.0, (150.0, 300.0)).is_excused());
+    let early = judged(90.0, (10.0, 89.0));
+    assert!(!ok(&early) && !early.is_excused(), "{early:?}");
+}
+
+#[test]
+fn a_call_whose_time_ran_out_in_a_standstill_counts_neither_way() {
+    let share = json!({"requests": [1, 2], "results": [{"calls": [3, 4], "result": {"kind": "response"}}]});
+    let out = || json!({"kind": "error", "why": "deadline_exceeded", "attempts": 1, "elapsed_ms": 1000});
+    let judged = |still: (f64, f64)| {
+        let mut made = Made::new();
+        for n in 0..4 {
+            made = match n {
+                0 | 1 => made.call(&[0.0], 1000.0, out()),
+                _ => made.call(&[0.0, 300.0], 300.0, success(2)),
+            };
+        }
+        made.played.stills = Stills(vec![(made.at(still.0), made.at(still.1))]);
+        made.judge(&share)
+    };
+    let held = judged((700.0, 999.0));
+    assert!(!ok(&held) && held.is_excused(), "{held:?}");
+    assert!(!judged((400.0, 600.0)).is_excused());
 }
 
 #[test]

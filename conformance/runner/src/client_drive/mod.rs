@@ -14,6 +14,8 @@ mod reader;
 pub mod script;
 pub(crate) mod seen;
 pub mod spec;
+mod spread;
+pub(crate) mod still;
 mod timeline;
 pub mod wire;
 
@@ -35,6 +37,7 @@ use judge::{Played, judge};
 use origin::Origin;
 use seen::{CallSeen, Reply};
 use spec::{Group, ParseCase, Port, Start, Who};
+use still::Watch;
 
 /// How much earlier than the case's own limit the replies are given up, so that the wire log can still be shown.
 const SPARE: Duration = Duration::from_millis(500);
@@ -53,34 +56,37 @@ pub async fn run_case(
     if !body.parse.is_empty() {
         return parse_all(&adapter, &body.parse).await;
     }
-    let origin = Origin::open(Duration::from_millis(body.refuse_ms))
-        .map_err(|error| NotRun::Harness(format!("loopback: {error}")))?;
-    let started = clock::now();
-    let drive = Drive {
-        case,
-        body,
-        context,
-        adapter: &adapter,
-        origin: &origin,
-        started,
-        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
-    };
-    match (drive.configure(&drive.shared_client()).await, &body.refusal_names) {
-        (Ok(()), _) => {}
-        (Err(NotRun::Setup(what)), Some(knob)) => return Ok(refused(knob, what)),
-        (Err(other), _) => return Err(other),
+    let begun = clock::now();
+    let limit = Duration::from_millis(case.limit_ms).saturating_sub(SPARE);
+    let mut longest = Duration::ZERO;
+    for play in 1..=PLAYS {
+        let started = clock::now();
+        let drive = Drive {
+            case,
+            body,
+            context,
+            adapter: &adapter,
+            origin: &Origin::open(Duration::from_millis(body.refuse_ms))
+                .map_err(|error| NotRun::Harness(format!("loopback: {error}")))?,
+            play,
+            started,
+            give_up: begun + limit,
+        };
+        let (findings, still) = drive.once().await?;
+        if !findings.is_excused() {
+            return Ok(findings);
+        }
+        longest = longest.max(still);
+        // Another play takes as long as this one.
+        let now = clock::now();
+        if now.saturating_duration_since(begun) + now.saturating_duration_since(started) > limit {
+            break;
+        }
     }
-    let groups = drive.play().await?;
-    tokio::time::sleep(Duration::from_millis(body.watch_ms)).await;
-    let metrics = drive.metrics().await?;
-    let played = Played {
-        groups,
-        log: origin.log(),
-        started,
-        slack: context.slack,
-        metrics,
-    };
-    Ok(judge(body, &played))
+    Err(NotRun::NotApplicable(format!(
+        "inconclusive: the program or the machine stood still in every play, for up to {} ms, and that explains what was seen",
+        longest.as_millis()
+    )))
 }
 
 /// A policy that makes no sense may be refused instead of played, if the refusal says which knob it is about.
@@ -118,19 +124,59 @@ async fn parse_all(adapter: &Adapter, cases: &[ParseCase]) -> Outcome {
     Ok(all)
 }
 
+/// How often a case is played at most, where a standstill explains what was seen.
+const PLAYS: u32 = 5;
+
 struct Drive<'a> {
     case: &'a Case,
     body: &'a ClientCase,
     context: &'a RunContext,
     adapter: &'a Adapter,
     origin: &'a Origin,
+    /// Which play this is, from 1; its clients have a past with no other.
+    play: u32,
     started: Instant,
     give_up: Instant,
 }
 
 impl Drive<'_> {
+    /// Plays the case and judges it; says also how long the program stood still at most.
+    async fn once(&self) -> Result<(Findings, Duration), NotRun> {
+        match (
+            self.configure(&self.shared_client()).await,
+            &self.body.refusal_names,
+        ) {
+            (Ok(()), _) => {}
+            (Err(NotRun::Setup(what)), Some(knob)) => return Ok((refused(knob, what), Duration::ZERO)),
+            (Err(other), _) => return Err(other),
+        }
+        let watch = Watch::default();
+        let groups = tokio::select! {
+            groups = self.play() => groups?,
+            () = watch.ask(self.adapter) => return Err(NotRun::Harness("the watch ended".to_owned())),
+        };
+        let stills = watch.stills(clock::now());
+        tokio::time::sleep(Duration::from_millis(self.body.watch_ms)).await;
+        let metrics = self.metrics().await?;
+        let longest = stills.longest();
+        let played = Played {
+            groups,
+            log: self.origin.log(),
+            started: self.started,
+            slack: self.context.slack,
+            stills,
+            metrics,
+        };
+        Ok((judge(self.body, &played), longest))
+    }
+
     fn shared_client(&self) -> String {
-        format!("{}/{}", self.context.run_id, self.case.id)
+        let again = if self.play > 1 {
+            format!("~{}", self.play)
+        } else {
+            String::new()
+        };
+        format!("{}/{}{again}", self.context.run_id, self.case.id)
     }
 
     fn path(&self, group: &Group, index: usize) -> String {

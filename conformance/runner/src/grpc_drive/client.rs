@@ -14,6 +14,7 @@ use crate::case::Case;
 use crate::client_drive::judge::{Played, judge};
 use crate::client_drive::seen::{CallSeen, Reply};
 use crate::client_drive::spec::{ClientCase, Group, Port, Start, Who};
+use crate::client_drive::still::Stills;
 use crate::client_drive::wire::{Exchange, WireLog};
 use crate::clock;
 use crate::run::RunContext;
@@ -65,6 +66,7 @@ pub(crate) async fn run_case(
         started,
         slack: context.slack,
         metrics,
+        stills: Stills::default(),
     };
     let mut findings = judge(&as_client_case(body), &played);
     for (group, calls) in body.calls.iter().zip(&played.groups) {

@@ -198,5 +198,6 @@ fn ask(request: &spec::Request, path: &str, limit: Duration) -> Ask {
         pace: Pace::AtOnce,
         leave_after: None,
         limit,
+        from: None,
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::callers::Callers;
 use super::message::{Ask, Exchange, Forced, NoAnswer, Pace};
 use super::probe::{Address, exchange};
 use super::spec::Send;
@@ -21,9 +22,16 @@ pub(super) struct One {
 
 impl One {
     pub(super) async fn run(self) {
+        let seen = Arc::clone(&self.seen);
+        let exchange = self.exchange().await;
+        seen.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+    }
+
+    /// Sends it and waits for its end.
+    pub(super) async fn exchange(self) -> Exchange {
         let (times, answer) = exchange(&self.address, &self.ask).await;
         let head = times.head.unwrap_or(times.sent);
-        let exchange = Exchange {
+        Exchange {
             label: self.label,
             ask: self.ask,
             sent_at: times.sent.saturating_duration_since(self.begun),
@@ -31,16 +39,12 @@ impl One {
             done_after: times.done.saturating_duration_since(times.sent),
             answer,
             forced: self.forced,
-        };
-        self.seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(exchange);
+        }
     }
 }
 
 /// The request number `i` of a send.
-pub(super) fn ask(send: &Send, i: u32, deadline: Option<u64>) -> Ask {
+pub(super) fn ask(send: &Send, i: u32, deadline: Option<u64>, callers: Callers) -> Ask {
     let number = i.to_string();
     let fill = |text: &str| text.replace("{i}", &number);
     let mut headers = Vec::new();
@@ -101,6 +105,7 @@ pub(super) fn ask(send: &Send, i: u32, deadline: Option<u64>) -> Ask {
         pace: send.stall_after_bytes.map_or(Pace::AtOnce, Pace::StallAfter),
         leave_after: send.leave_after_ms.map(Duration::from_millis),
         limit: Duration::from_millis(send.limit_ms),
+        from: callers.address(send.is_a_crowd().then_some(i)),
     }
 }
 

@@ -29,7 +29,7 @@ const OWN_FIELDS: &[&str] = &[
     "x-request-id",
 ];
 /// Codes of the edge: answers to the caller's own behaviour, not a place in the line.
-const EDGE: &str = "retry_throttled";
+pub(super) const EDGE: &str = "retry_throttled";
 
 /// Judges one check.
 pub fn judge(check: &Check, evidence: &Evidence, slack: Duration, findings: &mut Findings) {
@@ -208,7 +208,7 @@ fn time(check: &Time, evidence: &Evidence, slack: Duration, findings: &mut Findi
 }
 
 /// The windows of rejects that are a place in the line, in the order in which they came.
-fn hints(evidence: &Evidence, label: &str) -> Vec<(i64, Option<i64>)> {
+pub(super) fn hints(evidence: &Evidence, label: &str) -> Vec<(i64, Option<i64>)> {
     let filter = Where {
         reject: Some(true),
         not_code: Some(vec![EDGE.to_owned()]),

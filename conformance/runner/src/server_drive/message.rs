@@ -1,6 +1,7 @@
 //! An HTTP client hides what a judge must see: it merges duplicate lines, lowercases, drops trailers, reads ahead, and
 //! refuses to send what a bad caller sends. So a request and an answer are kept here as they are on the wire.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// How the body of a request goes out.
@@ -32,6 +33,8 @@ pub struct Ask {
     pub leave_after: Option<Duration>,
     /// The whole exchange may take this long.
     pub limit: Duration,
+    /// The address that it comes from, where the system lets us choose.
+    pub from: Option<Ipv4Addr>,
 }
 
 /// One answer, exactly as it came.

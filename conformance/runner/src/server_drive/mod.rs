@@ -6,7 +6,8 @@
 //! a reject ([`reject`], [`rules`]) and the metrics page as the second witness ([`page`]).
 //!
 //! With an adapter each case gets a process of its own: a server that a case has broken cannot colour the next one. A
-//! bare URL is driven with ordinary traffic only; what needs a fixture or a declared profile is then not applicable.
+//! bare URL is driven with ordinary traffic only; what needs a fixture or a declared profile is then not applicable. Each case
+//! is then a caller of its own ([`callers`]), and what the server says about that caller is obeyed (`patience`).
 
 use serde_json::Value;
 use url::Url;
@@ -14,14 +15,17 @@ use url::Url;
 use crate::adapter::{Adapter, AdapterPool, COMMAND_LIMIT};
 use crate::case::Case;
 use crate::run::RunContext;
+use crate::slack;
 use crate::verdict::{Findings, NotRun, Outcome};
 
 mod ask;
+pub mod callers;
 pub mod check;
 mod compare;
 pub mod look;
 pub mod message;
 pub mod page;
+mod patience;
 pub mod play;
 pub mod probe;
 #[cfg(test)]
@@ -31,6 +35,7 @@ pub mod rules;
 pub mod spec;
 mod witness;
 
+use callers::Callers;
 use message::{Exchange, NoAnswer};
 use play::{Evidence, Stage};
 use probe::Address;
@@ -98,8 +103,10 @@ pub async fn run_case(
             let address =
                 |url: &Url| Address::parse(url.as_str()).map_err(|error| NotRun::Harness(error.to_string()));
             let metrics = metrics_url.as_ref().map(address).transpose()?;
+            let server = address(url)?;
             let stage = Stage {
-                server: address(url)?,
+                callers: Callers::of(server.authority(), context.seed, &case.id),
+                server,
                 metrics,
                 adapter: None,
             };
@@ -128,6 +135,7 @@ async fn start(adapter: Adapter, body: &ServerCase) -> Result<Stage, (Adapter, N
             server,
             metrics,
             adapter: Some(adapter),
+            callers: Callers::One,
         }),
         (Ok(None), _) => Err((
             adapter,
@@ -146,7 +154,9 @@ async fn on(stage: &Stage, body: &ServerCase, context: &RunContext, fixtures: bo
         .filter(|check| !(blind && check.needs_metrics()))
         .collect();
     let to_metrics = |step: &Step| match step {
-        Step::Load(sends) | Step::Background(sends) => sends.iter().any(|send| send.to_metrics),
+        Step::Load(sends) | Step::Probe(sends) | Step::Background(sends) => {
+            sends.iter().any(|send| send.to_metrics)
+        }
         Step::AwaitMetric(_) => true,
         _ => false,
     };
@@ -155,14 +165,17 @@ async fn on(stage: &Stage, body: &ServerCase, context: &RunContext, fixtures: bo
             "needs the metrics page; no --metrics-url was given".to_owned(),
         ));
     }
-    let evidence = play::play(stage, &body.steps).await?;
+    let (evidence, slack) = slack::during(play::play(stage, &body.steps, context.seed)).await;
+    let (evidence, slack) = (evidence?, slack.max(context.slack));
     if !fixtures {
         could_be_provoked(body, &evidence)?;
+        patience::saw_a_crowd(body, &evidence)?;
     }
     let mut findings = Findings::default();
     answered(&evidence, &mut findings);
+    patience::whole(&evidence, &mut findings);
     for check in checks {
-        check::judge(check, &evidence, context.slack, &mut findings);
+        check::judge(check, &evidence, slack, &mut findings);
     }
     if blind {
         findings.saw("one witness only: no metrics page was given, so that its checks were left out");
@@ -226,7 +239,7 @@ fn answered(evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn tell(evidence: &Evidence, findings: &mut Findings) {
-    let mut by_time: Vec<_> = evidence.exchanges.iter().collect();
+    let mut by_time: Vec<_> = evidence.exchanges.iter().chain(&evidence.aside).collect();
     by_time.sort_by_key(|exchange| exchange.sent_at);
     for exchange in by_time.iter().take(MAX_TIMELINE) {
         findings.saw(format!(

@@ -7,13 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rand::RngExt as _;
+use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::ask::{One, ask};
+use super::callers::Callers;
+use super::look::brief;
 use super::message::{Ask, Exchange, Forced};
 use super::page::Page;
+use super::patience::{PATIENCE, ROUNDS, come_again, inconclusive};
 use super::probe::{Address, exchange};
 use super::reject::Reading;
 use super::spec::{AwaitAnswers, AwaitMetric, Flood, ForcedSweep, Poll, Send, Step};
@@ -49,6 +54,8 @@ pub struct Evidence {
     pub pages: BTreeMap<String, Result<Page, String>>,
     /// How the task behind each 202 ended, by label: its state, or why it is not known.
     pub ended: BTreeMap<String, Vec<Result<String, String>>>,
+    /// Answers to probes that spoke about the caller or the load, and were waited out.
+    pub aside: Vec<Exchange>,
 }
 
 /// Where the server under test is, and how it is told what to do.
@@ -60,6 +67,8 @@ pub struct Stage {
     pub metrics: Option<Address>,
     /// Its adapter, where there is one.
     pub adapter: Option<Adapter>,
+    /// Whom the runner plays towards it.
+    pub callers: Callers,
 }
 
 /// One case being played.
@@ -70,6 +79,9 @@ pub struct Play<'a> {
     open: Arc<Semaphore>,
     seen: Arc<Mutex<Vec<Exchange>>>,
     background: JoinSet<()>,
+    aside: Vec<Exchange>,
+    patience: Duration,
+    rng: StdRng,
     pages: BTreeMap<String, Result<Page, String>>,
     ended: BTreeMap<String, Vec<Result<String, String>>>,
 }
@@ -78,13 +90,16 @@ pub struct Play<'a> {
 ///
 /// # Errors
 /// A fixture was refused, or the adapter broke.
-pub async fn play(stage: &Stage, steps: &[Step]) -> Result<Evidence, NotRun> {
+pub async fn play(stage: &Stage, steps: &[Step], seed: u64) -> Result<Evidence, NotRun> {
     let mut play = Play {
         stage,
         begun: clock::now(),
         open: Arc::new(Semaphore::new(MAX_OPEN)),
         seen: Arc::default(),
         background: JoinSet::new(),
+        aside: Vec::new(),
+        patience: PATIENCE,
+        rng: clock::rng(seed),
         pages: BTreeMap::new(),
         ended: BTreeMap::new(),
     };
@@ -97,6 +112,7 @@ pub async fn play(stage: &Stage, steps: &[Step]) -> Result<Evidence, NotRun> {
         exchanges,
         pages: play.pages,
         ended: play.ended,
+        aside: play.aside,
     })
 }
 
@@ -112,7 +128,7 @@ impl Play<'_> {
                 let mut all = JoinSet::new();
                 for send in sends {
                     let asks = self.asks(send);
-                    self.launch(send, asks, &mut all);
+                    self.launch(send, asks, Duration::from_millis(send.every_ms), &mut all);
                 }
                 while all.join_next().await.is_some() {}
             }
@@ -120,10 +136,11 @@ impl Play<'_> {
                 let mut all = std::mem::take(&mut self.background);
                 for send in sends {
                     let asks = self.asks(send);
-                    self.launch(send, asks, &mut all);
+                    self.launch(send, asks, Duration::from_millis(send.every_ms), &mut all);
                 }
                 self.background = all;
             }
+            Step::Probe(sends) => self.probe(sends).await?,
             Step::Join => self.join().await,
             Step::AwaitAnswers(wanted) => self.await_answers(wanted).await,
             Step::WaitMs(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
@@ -158,7 +175,82 @@ impl Play<'_> {
             .deadline_from
             .as_deref()
             .map(|label| self.least_deadline(label));
-        (0..send.n).map(|i| ask(send, i, deadline)).collect()
+        (0..send.n)
+            .map(|i| ask(send, i, deadline, self.stage.callers))
+            .collect()
+    }
+
+    fn one(&self, label: &str, ask: Ask) -> One {
+        One {
+            address: self.stage.server.clone(),
+            label: label.to_owned(),
+            ask,
+            begun: self.begun,
+            forced: None,
+            seen: Arc::clone(&self.seen),
+        }
+    }
+
+    /// One probe after another. A server that does not answer one is not asked the next.
+    async fn probe(&mut self, sends: &[Send]) -> Result<(), NotRun> {
+        for send in sends {
+            for ask in self.asks(send) {
+                let exchange = self.question(&send.label, ask).await?;
+                let stop = exchange
+                    .answer
+                    .as_ref()
+                    .map_or(true, |seen| come_again(seen).is_some());
+                lock(&self.seen).push(exchange);
+                if stop {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks until the answer is one about the request; see [`super::patience`].
+    async fn question(&mut self, label: &str, ask: Ask) -> Result<Exchange, NotRun> {
+        let mut rounds = 1;
+        loop {
+            let exchange = self.one(label, ask.clone()).exchange().await;
+            let again = exchange.answer.as_ref().ok().and_then(come_again);
+            let Some((after, max)) = again else {
+                return Ok(exchange);
+            };
+            let wait = self.rng.random_range(after..=max.max(after));
+            if rounds >= ROUNDS || wait > self.patience {
+                return self.ordinary_is_served(exchange).await;
+            }
+            rounds += 1;
+            self.patience -= wait;
+            self.aside.push(exchange);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// The refusal stands as the answer where the same caller's ordinary requests are all served.
+    async fn ordinary_is_served(&mut self, refused: Exchange) -> Result<Exchange, NotRun> {
+        for _ in 0..ROUNDS {
+            let send = Send::ordinary();
+            let control = self
+                .one(&send.label, ask(&send, 0, None, self.stage.callers))
+                .exchange()
+                .await;
+            if !control
+                .answer
+                .as_ref()
+                .is_ok_and(|seen| (200..300).contains(&seen.status))
+            {
+                return Err(inconclusive(&format!(
+                    "{} was refused to the end ({}), and so was an ordinary request ({}): that says nothing about the probe",
+                    refused.label,
+                    brief(&refused),
+                    brief(&control)
+                )));
+            }
+        }
+        Ok(refused)
     }
 
     /// The largest `min_deadline_ms` of the rejects of a label; 0, which nothing meets, where none was given.
@@ -172,7 +264,7 @@ impl Play<'_> {
         figures.max().unwrap_or(0)
     }
 
-    fn launch(&self, send: &Send, asks: Vec<Ask>, into: &mut JoinSet<()>) {
+    fn launch(&self, send: &Send, asks: Vec<Ask>, every: Duration, into: &mut JoinSet<()>) {
         let address = match (&self.stage.metrics, send.to_metrics) {
             (Some(metrics), true) => metrics.clone(),
             _ => self.stage.server.clone(),
@@ -180,8 +272,7 @@ impl Play<'_> {
         let own = Arc::new(Semaphore::new(send.concurrency.unwrap_or(MAX_OPEN).min(MAX_OPEN)));
         let start = clock::now() + Duration::from_millis(send.at_ms);
         for (i, ask) in asks.into_iter().enumerate() {
-            let due = start
-                + Duration::from_millis(send.every_ms).saturating_mul(u32::try_from(i).unwrap_or(u32::MAX));
+            let due = start + every.saturating_mul(u32::try_from(i).unwrap_or(u32::MAX));
             let one = One {
                 address: address.clone(),
                 label: send.label.clone(),
@@ -230,7 +321,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Waves that double, until enough was refused; then waits for what is still open, so that the next case finds an
+    /// Waves that double until the first refusal, each spread over its time, until enough was refused; then waits for what is still open, so that the next case finds an
     /// idle server. A caller leaves after `within_ms`, answered or not.
     async fn flood(&mut self, flood: &Flood) {
         let until = clock::now() + Duration::from_millis(flood.within_ms);
@@ -244,10 +335,15 @@ impl Play<'_> {
                 leave_after_ms: Some(flood.within_ms),
                 ..flood.send.clone()
             };
-            let asks = (sent..sent + send.n).map(|i| ask(&send, i, None)).collect();
-            self.launch(&send, asks, &mut all);
+            let asks = (sent..sent + send.n)
+                .map(|i| ask(&send, i, None, self.stage.callers))
+                .collect();
+            self.launch(&send, asks, BETWEEN_WAVES / send.n, &mut all);
             sent += send.n;
-            wave = wave.saturating_mul(2).min(LAST_WAVE);
+            // Once it refuses, it is overloaded: more at once would only measure how both share the machine.
+            if self.refused(&flood.send.label) == 0 {
+                wave = wave.saturating_mul(2).min(LAST_WAVE);
+            }
             let next = clock::now() + BETWEEN_WAVES;
             while clock::now() < next && self.refused(&flood.send.label) < flood.rejects && !all.is_empty() {
                 let _ = tokio::time::timeout(Duration::from_millis(20), all.join_next()).await;

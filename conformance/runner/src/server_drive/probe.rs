@@ -7,9 +7,9 @@
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use url::Url;
 
+use super::callers;
 use super::message::{Ask, NoAnswer, Pace, Seen};
 use crate::clock;
 
@@ -23,8 +23,6 @@ const MAX_LINES: usize = 128;
 const MAX_INTERIM: usize = 8;
 /// How long an answer to HEAD is watched for a body that must not come.
 const HEAD_WATCH: Duration = Duration::from_millis(100);
-/// Connecting to loopback takes no longer than this.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where the server under test listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,16 +106,10 @@ pub async fn exchange(address: &Address, ask: &Ask) -> (Times, Result<Seen, NoAn
 }
 
 async fn talk(address: &Address, ask: &Ask, times: &mut Times) -> Result<Seen, NoAnswer> {
-    let connect = TcpStream::connect(address.authority());
-    let mut stream = match tokio::time::timeout(CONNECT_LIMIT, connect).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(NoAnswer::Unreachable(error.to_string())),
-        Err(_) => {
-            return Err(NoAnswer::Unreachable(format!(
-                "no answer to connect in {CONNECT_LIMIT:?}"
-            )));
-        }
-    };
+    // The limit of the exchange holds for connecting too: a full accept queue is a slow answer, not the lack of one.
+    let mut stream = callers::connect(address.authority(), ask.from)
+        .await
+        .map_err(|error| NoAnswer::Unreachable(error.to_string()))?;
     // Small requests and answers: waiting for a fuller segment would only blur the times.
     let _ = stream.set_nodelay(true);
     times.sent = clock::now();

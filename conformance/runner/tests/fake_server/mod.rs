@@ -37,7 +37,18 @@ pub(crate) enum Fault {
     Trailer,
     WaitsForBody,
     BodyOnHead,
+    /// The caller's bucket of refusals is empty at the first request and fills again after [`EMPTY_FOR`].
+    EmptyBucket,
+    /// The same, and what is said meanwhile is no whole reject.
+    EmptyBucketNoNoStore,
+    /// It never fills.
+    ThrottlesForever,
+    /// An odd tier is refused as if the caller were throttled; everything else is served.
+    ThrottlesOddTiers,
 }
+
+/// How long [`Fault::EmptyBucket`] throttles.
+const EMPTY_FOR: Duration = Duration::from_millis(700);
 
 #[derive(Debug)]
 struct Forced {
@@ -49,6 +60,7 @@ struct Forced {
 #[derive(Debug)]
 struct State {
     fault: Fault,
+    first: Option<std::time::Instant>,
     bound: usize,
     in_flight: usize,
     forced: VecDeque<Forced>,
@@ -77,6 +89,7 @@ pub(crate) async fn start(fault: Fault) -> FakeServer {
     };
     let state = Arc::new(Mutex::new(State {
         fault,
+        first: None,
         bound: 5,
         in_flight: 0,
         forced: VecDeque::new(),
@@ -212,6 +225,15 @@ async fn serve(mut stream: TcpStream, state: Shared, workers: Arc<Semaphore>) {
         (_, "/v1/work") => {}
         _ => return send(&mut stream, plain(404, "{}").as_bytes()).await,
     }
+    if throttles(&request, &mut state.lock().unwrap()) {
+        let line = Forced {
+            code: "retry_throttled".to_owned(),
+            after: 100,
+            max: 200,
+        };
+        let answer = reject(&mut state.lock().unwrap(), &line, &request.method);
+        return send_and_drain(&mut stream, &answer).await;
+    }
     let forced = state.lock().unwrap().forced.pop_front();
     if let Some(forced) = forced {
         if fault == Fault::WaitsForBody {
@@ -223,6 +245,21 @@ async fn serve(mut stream: TcpStream, state: Shared, workers: Arc<Semaphore>) {
     read_body(&mut stream, &mut request).await;
     let answer = work(&request, &state, &workers).await;
     send_and_drain(&mut stream, &answer).await;
+}
+
+/// Whether the edge refuses, before anything else is looked at.
+fn throttles(request: &Request, state: &mut State) -> bool {
+    let known = ["critical", "non-sheddable", "deferrable"];
+    let odd = |(name, value): &(String, String)| name == "overload-tier" && !known.contains(&value.as_str());
+    match state.fault {
+        Fault::EmptyBucket | Fault::EmptyBucketNoNoStore => {
+            let first = *state.first.get_or_insert_with(holdoff_conformance::clock::now);
+            holdoff_conformance::clock::now().saturating_duration_since(first) < EMPTY_FOR
+        }
+        Fault::ThrottlesForever => true,
+        Fault::ThrottlesOddTiers => request.headers.iter().any(odd),
+        _ => false,
+    }
 }
 
 async fn read_body(stream: &mut TcpStream, request: &mut Request) {
@@ -329,7 +366,7 @@ fn reject(state: &mut State, line: &Forced, method: &str) -> Vec<u8> {
         Fault::TwoRetryAfters => format!("Retry-After: {seconds}\r\nRetry-After: {seconds}\r\n"),
         _ => format!("Retry-After: {seconds}\r\n"),
     };
-    let cache = if fault == Fault::NoNoStore {
+    let cache = if matches!(fault, Fault::NoNoStore | Fault::EmptyBucketNoNoStore) {
         ""
     } else {
         "Cache-Control: no-store\r\n"

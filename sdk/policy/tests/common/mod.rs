@@ -6,7 +6,7 @@ pub(crate) mod account;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdoff_contract::{Applied, Attempt, Code, Granularity, Hint, Overload, Retry};
+use holdoff_contract::{Applied, Attempt, Code, Granularity, Hint, Overload, Retry, Scope};
 use holdoff_policy::{
     Action, Call, CallSpec, Destination, Event, Events, Finish, GiveUp, Incoming, Outcome, Policy,
     PolicyBuilder, Replay, Safety, Send, StopReason,
@@ -340,4 +340,33 @@ pub(crate) fn start(world: &mut World, n: usize) -> Vec<Call> {
         call
     };
     (0..n).map(send).collect()
+}
+
+/// A refusal that speaks for the whole service.
+pub(crate) fn service(overload: Overload) -> Outcome {
+    refused(Overload {
+        scope: Scope::Service,
+        ..overload
+    })
+}
+
+/// A call of this kind is refused with this now; it is left as it then is.
+pub(crate) fn arm(world: &mut World, spec: CallSpec, outcome: Outcome) -> Call {
+    let mut call = world.call(spec);
+    let _ = world.send(&mut call);
+    world.tell(&mut call, outcome);
+    call
+}
+
+/// How long a call of this kind, made now, would be held; zero where it is sent.
+pub(crate) fn held(world: &mut World, spec: CallSpec) -> Duration {
+    let mut call = world.call(spec);
+    let action = world.next(&mut call);
+    let held = match action {
+        Action::Send(_) => Duration::ZERO,
+        Action::WaitUntil(until) => until - world.now,
+        Action::Finish(finish) => panic!("stopped: {finish:?}"),
+    };
+    world.cancel(&mut call);
+    held
 }

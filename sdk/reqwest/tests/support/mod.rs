@@ -57,11 +57,14 @@ pub(crate) struct Server {
 }
 
 type Answer = dyn Fn(usize, &Seen) -> Reply + Send + Sync;
+type Answered = dyn Fn(&Seen, Instant) + Send + Sync;
 
 struct Shared {
     connections: AtomicUsize,
     seen: Mutex<Vec<Seen>>,
     answer: Box<Answer>,
+    /// Told when an answer had been written, in place of keeping what was seen: for runs too long to keep.
+    answered: Option<Box<Answered>>,
 }
 
 #[expect(
@@ -75,12 +78,25 @@ pub(crate) fn now() -> Instant {
 impl Server {
     /// Listens; the closure gets the number of the request (0 is the first) and the request.
     pub(crate) async fn start(answer: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Self {
+        Self::serving(Box::new(answer), None).await
+    }
+
+    /// The same, but `answered` is told of each answer once it was written, and nothing is kept: all numbers are 0.
+    pub(crate) async fn start_forgetful(
+        answer: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static,
+        answered: impl Fn(&Seen, Instant) + Send + Sync + 'static,
+    ) -> Self {
+        Self::serving(Box::new(answer), Some(Box::new(answered))).await
+    }
+
+    async fn serving(answer: Box<Answer>, answered: Option<Box<Answered>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
         let address = listener.local_addr().expect("bound");
         let shared = Arc::new(Shared {
             connections: AtomicUsize::new(0),
             seen: Mutex::default(),
-            answer: Box::new(answer),
+            answer,
+            answered,
         });
         let accepting = tokio::spawn({
             let shared = Arc::clone(&shared);
@@ -125,7 +141,9 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
     let mut buffer = Vec::new();
     while let Some(seen) = read_request(&mut stream, &mut buffer).await {
-        let number = {
+        let number = if shared.answered.is_some() {
+            0
+        } else {
             let mut all = shared.seen.lock().expect("no test holds it while it fails");
             all.push(seen.clone());
             all.len() - 1
@@ -143,8 +161,11 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         if stream.write_all(text.as_bytes()).await.is_err() {
             return;
         }
-        let answered = Some(now());
-        shared.seen.lock().expect("no test holds it while it fails")[number].answered = answered;
+        let at = now();
+        match &shared.answered {
+            Some(answered) => answered(&seen, at),
+            None => shared.seen.lock().expect("no test holds it while it fails")[number].answered = Some(at),
+        }
     }
 }
 

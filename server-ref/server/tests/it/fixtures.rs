@@ -154,7 +154,22 @@ async fn a_fixture_that_cannot_be_set_is_named() {
         ("force_state", json!({"state": "panic"}), "panic"),
         ("force_reject", json!({"after_ms": 1}), "code is missing"),
         ("force_reject", json!({"code": "Bad!"}), "Bad!"),
-        ("hold_workers", json!({"on": "yes"}), "yes"),
+        (
+            "hold_workers",
+            json!({"on": "yes"}),
+            "on is \"yes\"; it must be true or false",
+        ),
+        (
+            "panic_work",
+            json!({"count": -1}),
+            "count is -1; it must be a whole number in 0..=4294967295",
+        ),
+        (
+            "trust",
+            json!({"tiers": ["low"]}),
+            "tiers is [\"low\"]; it must be a list of critical",
+        ),
+        ("drain", json!([1]), "the body must be a JSON object"),
     ] {
         let answer = send(peer.post(&format!("/fixtures/{name}"), &members)).await;
         assert_eq!(answer.status, 422, "{name}");

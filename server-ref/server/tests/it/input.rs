@@ -111,6 +111,19 @@ async fn malformed_contract_fields_are_as_if_absent() {
         let answer = send(peer.work(1).header(name, value)).await;
         assert_eq!(answer.status, 200, "{name}: {value}");
     }
+    // One byte too long is no key, so the same bytes again are another operation; the longest key is one.
+    for (length, same) in [(256, false), (255, true)] {
+        let submit = || peer.post("/v1/tasks", &json!({"class": "t", "duration_ms": 1}));
+        let key = "k".repeat(length);
+        let first = send(submit().header("idempotency-key", &key)).await;
+        let second = send(submit().header("idempotency-key", &key)).await;
+        assert_eq!((first.status.as_u16(), second.status.as_u16()), (202, 202));
+        assert_eq!(
+            first.header("location") == second.header("location"),
+            same,
+            "{length} bytes"
+        );
+    }
     peer.stop().await;
 }
 

@@ -9,6 +9,7 @@
 
 mod api;
 mod binary;
+mod binary_input;
 mod common;
 mod deploy;
 mod durability;
@@ -24,4 +25,5 @@ mod real_time_burst;
 mod real_time_reach;
 mod tasks;
 mod telemetry;
+mod words;
 mod work;

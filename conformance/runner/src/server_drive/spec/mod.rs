@@ -52,6 +52,9 @@ pub enum Step {
     Fixture(Map<String, Value>),
     /// Sends requests and waits for all answers.
     Load(Vec<Send>),
+    /// Asks one thing after another, each until the answer speaks about the request: one that speaks about the caller or the
+    /// load is waited out.
+    Probe(Vec<Send>),
     /// Sends requests and goes on; `join` waits for them.
     Background(Vec<Send>),
     /// Waits for everything that was sent in the background.
@@ -289,6 +292,14 @@ impl Step {
             }
             Self::Fixture(_) | Self::Join | Self::Scrape(_) => Ok(()),
             Self::Load(sends) | Self::Background(sends) => sends.iter().try_for_each(Send::validate),
+            Self::Probe(sends) => sends.iter().try_for_each(|send| {
+                if send.at_ms != 0 || send.every_ms != 0 || send.concurrency.is_some() {
+                    let why =
+                        "probes leave one after another; at_ms, every_ms and concurrency have no meaning";
+                    return Err(format!("{}: {why}", send.label));
+                }
+                send.validate()
+            }),
             Self::WaitMs(ms) => wait("wait_ms", *ms),
             Self::AwaitAnswers(step) => wait("await_answers: within_ms", step.within_ms),
             Self::AwaitMetric(step) => wait("await_metric: within_ms", step.within_ms),
@@ -314,6 +325,42 @@ impl Step {
 }
 
 impl Send {
+    /// A request that any server with room serves: no field of the contract, a short task.
+    pub(super) fn ordinary() -> Self {
+        Self {
+            label: "ordinary".to_owned(),
+            at_ms: 0,
+            n: one(),
+            every_ms: 0,
+            concurrency: None,
+            method: post(),
+            path: work(),
+            to_metrics: false,
+            class: None,
+            duration_ms: Some(5),
+            payload_bytes: four(),
+            tier: None,
+            tenant: None,
+            identity: None,
+            deadline_ms: None,
+            deadline_from: None,
+            cost_ms: None,
+            key: None,
+            headers: Vec::new(),
+            body: None,
+            leave_after_ms: None,
+            stall_after_bytes: None,
+            limit_ms: ten_seconds(),
+        }
+    }
+
+    /// True when each of the requests has an identity of its own.
+    pub(super) fn is_a_crowd(&self) -> bool {
+        self.identity
+            .as_deref()
+            .is_some_and(|identity| identity.contains("{i}"))
+    }
+
     fn validate(&self) -> Result<(), String> {
         if !(1..=MAX_REQUESTS).contains(&self.n) {
             return Err(format!(
@@ -372,6 +419,8 @@ mod tests {
                 RULES,
                 "concurrency is 0",
             ),
+            ("probe: [ { label: a, at_ms: 50 } ]", RULES, "at_ms"),
+            ("probe: [ { label: a, n: 0 } ]", RULES, "n is 0"),
             ("load: [ { label: a, path: x } ]", RULES, "must begin with /"),
             ("wait_ms: 99999", RULES, "wait_ms is 99999"),
             ("fixture: { name: drain }", RULES, "no fixture"),

@@ -1,0 +1,84 @@
+//! What can be known to be wrong before a run is found out before it: a run takes a minute, and whoever started it may have
+//! gone for coffee.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use tokio::net::TcpStream;
+use url::Url;
+
+use crate::adapter::AdapterCommand;
+use crate::server_drive::probe::Address;
+
+/// How long a server may take to accept a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Reads the value of `--adapter`.
+pub(super) fn adapter(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty; it must name a program".to_owned());
+    }
+    match AdapterCommand::parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Reads the value of `--url` or `--metrics-url`.
+pub(super) fn url(text: &str) -> Result<Url, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty; it must be http://host:port".to_owned());
+    }
+    Address::parse(text).map_err(|error| error.why)?;
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let extra = [
+        ("a query", url.query().is_some()),
+        ("a fragment", url.fragment().is_some()),
+        (
+            "credentials",
+            !url.username().is_empty() || url.password().is_some(),
+        ),
+    ];
+    match extra.into_iter().find(|(_, there)| *there) {
+        Some((what, _)) => Err(format!(
+            "it has {what}, which is not supported; it must be http://host:port[/path]"
+        )),
+        None => Ok(url),
+    }
+}
+
+/// Whether somebody listens there.
+///
+/// # Errors
+/// Nobody does, or not within two seconds.
+pub(super) async fn listens(option: &str, url: &Url) -> anyhow::Result<()> {
+    let address = Address::parse(url.as_str())?;
+    let connect = TcpStream::connect(address.authority());
+    let place = address.authority();
+    match tokio::time::timeout(CONNECT_LIMIT, connect).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(anyhow!("{option} {url}: cannot connect to {place}: {error}")),
+        Err(_) => Err(anyhow!(
+            "{option} {url}: cannot connect to {place}: no answer in {CONNECT_LIMIT:?}"
+        )),
+    }
+}
+
+/// Whether a file can be written at the end. What is there stays as it is until then.
+///
+/// # Errors
+/// It cannot; names the option, the path and the reason.
+pub(super) fn writable(option: &str, path: &Path) -> anyhow::Result<()> {
+    let existed = path.exists();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .with_context(|| format!("{option} {}: cannot be written", path.display()))?;
+    if !existed {
+        std::fs::remove_file(path).with_context(|| format!("{option} {}", path.display()))?;
+    }
+    Ok(())
+}

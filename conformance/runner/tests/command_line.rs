@@ -1,0 +1,243 @@
+//! What the command line says when it cannot do what it was asked: at once, by name, with the exit code of that kind.
+#![expect(clippy::expect_used, reason = "a helper of a test that cannot go on says why")]
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::Duration;
+
+struct Ran {
+    code: Option<i32>,
+    text: String,
+}
+
+fn runner(args: &[&str]) -> Ran {
+    let output = Command::new(env!("CARGO_BIN_EXE_holdoff-conformance"))
+        .args(args)
+        .output()
+        .expect("the runner starts");
+    Ran {
+        code: output.status.code(),
+        text: String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+    }
+}
+
+/// The run is refused with this code and every one of these words.
+#[track_caller]
+fn refused(args: &[&str], code: i32, words: &[&str]) {
+    let ran = runner(args);
+    assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.text);
+    for word in words {
+        assert!(ran.text.contains(word), "{args:?}: {word:?} in:\n{}", ran.text);
+    }
+}
+
+/// A marker that shows whether the program under test was started.
+fn marks(dir: &tempfile::TempDir) -> (String, std::path::PathBuf) {
+    let mark = dir.path().join("started");
+    (format!("touch {}", mark.display()), mark)
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_anything_runs() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (adapter, mark) = marks(&dir);
+    let missing = dir.path().join("no/such/dir/report.json").display().to_string();
+    let directory = dir.path().display().to_string();
+    for (path, why) in [
+        (&missing, "No such file or directory"),
+        (&directory, "Is a directory"),
+    ] {
+        let args = ["client", "--adapter", adapter.as_str(), "--report", path.as_str()];
+        refused(&args, 2, &["--report", path, "cannot be written", why]);
+    }
+    assert!(!mark.exists(), "the adapter was started all the same");
+}
+
+#[test]
+fn a_report_that_is_there_is_kept_when_the_run_ends_before_it_has_one() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (old, new) = (dir.path().join("old.json"), dir.path().join("new.json"));
+    std::fs::write(&old, "the last run").expect("written");
+    for path in [&old, &new] {
+        let path = path.display().to_string();
+        refused(
+            &["client", "--adapter", "/no/such/program", "--report", &path],
+            2,
+            &["/no/such/program"],
+        );
+    }
+    assert_eq!(
+        std::fs::read_to_string(&old).expect("still there"),
+        "the last run"
+    );
+    assert!(!new.exists(), "an empty report is no report");
+}
+
+#[test]
+fn a_url_that_cannot_be_driven_is_refused_with_what_is_wrong_with_it() {
+    let with = |url: &str, words: &[&str]| {
+        refused(&["server", "--url", url], 2, &[&["--url"], words].concat());
+        refused(
+            &["server", "--url", "http://127.0.0.1:1", "--metrics-url", url],
+            2,
+            &[&["--metrics-url"], words].concat(),
+        );
+    };
+    with("ftp://x", &["ftp://x", "the scheme is ftp; it must be http"]);
+    with("https://x", &["the scheme is https; it must be http"]);
+    with("", &["it is empty; it must be http://host:port"]);
+    with("127.0.0.1:4100", &["127.0.0.1:4100"]);
+    with("http://127.0.0.1:4100/?a=b", &["it has a query"]);
+    with("http://127.0.0.1:4100/#a", &["it has a fragment"]);
+    with("http://me:secret@127.0.0.1:4100/", &["it has credentials"]);
+}
+
+#[test]
+fn a_url_where_nobody_listens_is_said_at_once() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("bound").port();
+    drop(free);
+    let url = format!("http://127.0.0.1:{port}");
+    let place = format!("cannot connect to 127.0.0.1:{port}");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let there = format!("http://{}", taken.local_addr().expect("bound"));
+    refused(&["server", "--url", &url], 2, &["--url", &place, "refused"]);
+    let args = ["server", "--url", &there, "--metrics-url", &url];
+    refused(&args, 2, &["--metrics-url", &place]);
+}
+
+/// One question and one answer, by hand: enough for a case that asks for nothing but validation errors.
+fn answers_422_below(path: &'static str) -> String {
+    use std::io::{Read as _, Write as _};
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}{path}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
+            let mut head = [0_u8; 4096];
+            let n = stream.read(&mut head).unwrap_or(0);
+            let asked = String::from_utf8_lossy(&head[..n]).into_owned();
+            let found = asked.starts_with(&format!("POST {path}/v1/work "));
+            let status = if found {
+                "422 Unprocessable"
+            } else {
+                "404 Not Found"
+            };
+            let _ = stream.write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_url_with_a_path_is_the_base_of_what_is_asked() {
+    let url = answers_422_below("/under/here");
+    let ran = runner(&["server", "--url", &url, "--filter", "PLAIN-validation"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.text);
+    assert!(ran.text.contains("1 pass"), "{}", ran.text);
+}
+
+#[test]
+fn a_server_run_without_a_target_names_both_ways_to_give_one() {
+    refused(&["server"], 2, &["--adapter <CMD>", "--url <URL>"]);
+    let both = ["server", "--adapter", "true", "--url", "http://127.0.0.1:1"];
+    refused(&both, 2, &["--adapter", "--url"]);
+}
+
+#[test]
+fn an_adapter_that_names_no_program_is_refused() {
+    for mode in ["client", "server", "relay", "vectors"] {
+        refused(
+            &[mode, "--adapter", ""],
+            2,
+            &["--adapter", "it is empty; it must name a program"],
+        );
+    }
+    refused(
+        &["client", "--adapter", "a 'b"],
+        2,
+        &["--adapter", "cannot be split into words"],
+    );
+}
+
+#[test]
+fn a_filter_that_matches_nothing_is_named_before_anything_runs() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (adapter, mark) = marks(&dir);
+    for (mode, filter) in [
+        ("client", "no-such-case"),
+        ("relay", "CLI-06"),
+        ("vectors", "holdoff-service"),
+    ] {
+        let args = [mode, "--adapter", adapter.as_str(), "--filter", filter];
+        refused(
+            &args,
+            3,
+            &[&format!("--filter {filter}"), mode, "holdoff-conformance list"],
+        );
+    }
+    // One of two is misspelt: the run would say less than it seems to.
+    let args = [
+        "client",
+        "--adapter",
+        adapter.as_str(),
+        "--filter",
+        "req-",
+        "--filter",
+        "widnow",
+    ];
+    refused(&args, 3, &["--filter widnow"]);
+    assert!(!mark.exists(), "the adapter was started all the same");
+}
+
+#[test]
+fn an_unknown_profile_lists_the_known_ones() {
+    let args = ["client", "--adapter", "true", "--profile", "moon"];
+    let known = [
+        "client-core",
+        "client-compat",
+        "server-core",
+        "server-admission",
+        "relay",
+        "grpc-client",
+        "grpc-server",
+    ];
+    refused(&args, 2, &known);
+    let args = ["client", "--adapter", "true", "--profile", "server-core"];
+    refused(&args, 2, &["`server`", "`client`"]);
+}
+
+#[test]
+fn help_says_the_range_and_default_of_every_number_and_the_exit_codes() {
+    for mode in ["client", "server", "relay", "vectors"] {
+        let help = runner(&[mode, "--help"]);
+        assert_eq!(help.code, Some(0));
+        for words in [
+            "1 to 3600",
+            "[default: 300]",
+            "1 to 64",
+            "[default: 4]",
+            "0 to 18446744073709551615",
+            "0 conformant, 1 not conformant, 2 the runner could not do its work, 3 nothing was verified",
+        ] {
+            assert!(help.text.contains(words), "{mode}: {words:?} in:\n{}", help.text);
+        }
+    }
+    refused(
+        &["client", "--adapter", "true", "--jobs", "0"],
+        2,
+        &["--jobs", "1..=64"],
+    );
+    refused(
+        &["client", "--adapter", "true", "--jobs", "65"],
+        2,
+        &["--jobs", "1..=64"],
+    );
+    refused(
+        &["client", "--adapter", "true", "--start-limit", "0"],
+        2,
+        &["--start-limit", "1..=3600"],
+    );
+    refused(&["client", "--adapter", "true", "--seed=-1"], 2, &["--seed"]);
+}

@@ -1,0 +1,341 @@
+//! A tree against the schema: what is wrong is named with key, value, limit and place, all of it at once.
+
+use std::fmt;
+
+use holdoff_admission::ProfileError;
+use serde_json::{Map, Number, Value as Json};
+
+use super::schema::{self, Kind, Names, TIERS};
+use super::tree::{At, Node, Style, Value};
+
+/// Most mistakes that are named: whoever made more has another file in hand.
+const MAX_MISTAKES: usize = 16;
+/// Most characters shown of a value.
+const MAX_SHOWN: usize = 64;
+
+/// One thing that is wrong with a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where it stands; JSON has no positions.
+    pub at: Option<At>,
+    /// What it is.
+    pub what: Fault,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A value of the wrong type, or outside its range.
+    Value(ProfileError),
+    /// A key that there is not: a misspelt bound is no bound.
+    Unknown {
+        /// Dotted path.
+        key: String,
+        /// The key that was probably meant, as a dotted path.
+        meant: Option<String>,
+        /// What may stand there.
+        known: Vec<&'static str>,
+    },
+    /// A key that is there twice, so that nobody knows which one holds.
+    Twice {
+        /// Dotted path.
+        key: String,
+        /// Where it stands first.
+        first: Option<At>,
+    },
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.at {
+            write!(f, "{at}: ")?;
+        }
+        match &self.what {
+            Fault::Value(error) => error.fmt(f),
+            Fault::Unknown { key, meant, known } => {
+                write!(f, "{key} is no key of a profile; ")?;
+                match meant {
+                    Some(meant) => write!(f, "did you mean {meant}?"),
+                    None => write!(f, "here it must be one of {}", known.join(", ")),
+                }
+            }
+            Fault::Twice { key, first } => {
+                write!(f, "{key} is written twice; ")?;
+                match first {
+                    Some(at) => write!(f, "the first is on line {}", at.line),
+                    None => f.write_str("it must be there once"),
+                }
+            }
+        }
+    }
+}
+
+/// The tree as JSON with the schema's types, or what is wrong with it.
+pub(super) fn check(root: &Node) -> Result<Map<String, Json>, Vec<Mistake>> {
+    let mut walk = Walk { mistakes: Vec::new() };
+    match walk.value(root, "", "") {
+        Some(Json::Object(map)) if walk.mistakes.is_empty() => Ok(map),
+        _ => Err(walk.mistakes),
+    }
+}
+
+struct Walk {
+    mistakes: Vec<Mistake>,
+}
+
+impl Walk {
+    fn mistake(&mut self, at: Option<At>, what: Fault) {
+        if self.mistakes.len() < MAX_MISTAKES {
+            self.mistakes.push(Mistake { at, what });
+        }
+    }
+
+    fn wrong(&mut self, node: &Node, key: &str, limit: String) {
+        let key = if key.is_empty() { "the profile" } else { key }.to_owned();
+        let value = shown(&node.value);
+        self.mistake(node.at, Fault::Value(ProfileError { key, value, limit }));
+    }
+
+    /// `pattern` is how the schema writes the path, `path` how the file does. Depth is bounded by the schema.
+    fn value(&mut self, node: &Node, pattern: &str, path: &str) -> Option<Json> {
+        let Some(key) = schema::key_of(pattern) else {
+            return self.section(node, pattern, path);
+        };
+        let value = match (&node.value, key.kind) {
+            (Value::Scalar(text, style), kind) => scalar(text, *style, kind),
+            (Value::List(items), Kind::Tiers) => items
+                .iter()
+                .map(tier)
+                .collect::<Option<Vec<_>>>()
+                .map(Json::Array),
+            _ => None,
+        };
+        if value.is_none() {
+            self.wrong(node, path, key.must_be());
+        }
+        value
+    }
+
+    fn section(&mut self, node: &Node, pattern: &str, path: &str) -> Option<Json> {
+        let names = schema::names_under(pattern);
+        let entries = match &node.value {
+            Value::Map(entries) => entries,
+            // `classes:` with everything below it commented out.
+            Value::Nothing if !pattern.is_empty() => return Some(Json::Object(Map::new())),
+            _ => {
+                let what = match names {
+                    Some(names) => format!("a map of {}s", names.stands_as.trim_matches(['<', '>'])),
+                    None => format!("a map of {}", schema::children(pattern).join(", ")),
+                };
+                self.wrong(node, path, what);
+                return None;
+            }
+        };
+        if let Some(names) = names
+            && entries.len() > names.most
+        {
+            let error = ProfileError {
+                key: path.to_owned(),
+                value: format!("a map of {} entries", entries.len()),
+                limit: format!("a map of at most {}", names.most),
+            };
+            self.mistake(node.at, Fault::Value(error));
+            return None;
+        }
+        let mut map = Map::new();
+        for (index, (key, value)) in entries.iter().enumerate() {
+            if self.mistakes.len() == MAX_MISTAKES {
+                return None;
+            }
+            let secret = names.is_some_and(|names| names.secret);
+            let name = if secret {
+                format!("[{index}]")
+            } else {
+                short(&key.name)
+            };
+            let dot = if path.is_empty() || secret { "" } else { "." };
+            let path = format!("{path}{dot}{name}");
+            // Known keys are few, names have a limit, and unknown keys end the walk: this is no long search.
+            if let Some((first, _)) = entries[..index].iter().find(|(other, _)| other.name == key.name) {
+                self.mistake(
+                    key.at,
+                    Fault::Twice {
+                        key: path,
+                        first: first.at,
+                    },
+                );
+                continue;
+            }
+            let child = match names {
+                Some(names) => self.name(&key.name, key.at, &path, names),
+                None => self.known(&key.name, key.at, pattern, &path),
+            };
+            let Some(child) = child else { continue };
+            let pattern = if pattern.is_empty() {
+                child.to_owned()
+            } else {
+                format!("{pattern}.{child}")
+            };
+            // Nothing written for a key without a fixed default is the same as the key left out.
+            if value.value == Value::Nothing && schema::key_of(&pattern).is_some_and(optional) {
+                continue;
+            }
+            if let Some(value) = self.value(value, &pattern, &path) {
+                map.insert(key.name.clone(), value);
+            }
+        }
+        Some(Json::Object(map))
+    }
+
+    fn name(
+        &mut self,
+        name: &str,
+        at: Option<At>,
+        path: &str,
+        names: &'static Names,
+    ) -> Option<&'static str> {
+        if (names.fits)(name) {
+            return Some(names.stands_as);
+        }
+        if names.stands_as == "<tier>" {
+            self.unknown(name, at, path, TIERS.to_vec());
+            return None;
+        }
+        let value = if names.secret {
+            "(token)".to_owned()
+        } else {
+            format!("{:?}", short(name))
+        };
+        let error = ProfileError {
+            key: format!("the name of {path}"),
+            value,
+            limit: names.must_be.to_owned(),
+        };
+        self.mistake(at, Fault::Value(error));
+        None
+    }
+
+    fn known(&mut self, name: &str, at: Option<At>, pattern: &str, path: &str) -> Option<&'static str> {
+        let known = schema::children(pattern);
+        if let Some(child) = known.iter().find(|child| **child == name) {
+            return Some(child);
+        }
+        self.unknown(name, at, path, known);
+        None
+    }
+
+    fn unknown(&mut self, name: &str, at: Option<At>, path: &str, known: Vec<&'static str>) {
+        let section = path
+            .rsplit_once('.')
+            .map_or(String::new(), |(section, _)| format!("{section}."));
+        let meant = nearest(name, &known).map(|meant| format!("{section}{meant}"));
+        let key = path.to_owned();
+        self.mistake(at, Fault::Unknown { key, meant, known });
+    }
+}
+
+/// Its default is no number that could be written in its place.
+fn optional(key: &schema::Key) -> bool {
+    key.default.parse::<f64>().is_err() && key.kind != Kind::Switch
+}
+
+fn scalar(text: &str, style: Style, kind: Kind) -> Option<Json> {
+    match kind {
+        Kind::Whole { least, most } => {
+            let digits = number(text, style)?;
+            if !digits.bytes().all(|b| b.is_ascii_digit()) {
+                return None;
+            }
+            let value = digits
+                .parse()
+                .ok()
+                .filter(|value| (least..=most).contains(value))?;
+            Some(Json::Number(Number::from(value)))
+        }
+        Kind::Real { least, most } => {
+            let digits = number(text, style)?;
+            if !digits
+                .bytes()
+                .all(|b| b.is_ascii_digit() || b".eE+-".contains(&b))
+            {
+                return None;
+            }
+            let value: f64 = digits
+                .parse()
+                .ok()
+                .filter(|value| (least..=most).contains(value))?;
+            Number::from_f64(value).map(Json::Number)
+        }
+        Kind::Switch => match (text, style) {
+            ("true", Style::Open | Style::Bare) => Some(Json::Bool(true)),
+            ("false", Style::Open | Style::Bare) => Some(Json::Bool(false)),
+            _ => None,
+        },
+        Kind::Tenant => {
+            (style != Style::Bare && holdoff_contract::Tenant::new(text).is_ok()).then(|| Json::from(text))
+        }
+        Kind::Path => (style != Style::Bare && !text.is_empty()).then(|| Json::from(text)),
+        Kind::Tiers => None,
+    }
+}
+
+/// The digits of what may be a number: TOML allows underscores between them.
+fn number(text: &str, style: Style) -> Option<String> {
+    match style {
+        Style::Text => None,
+        Style::Open => Some(text.to_owned()),
+        Style::Bare => Some(text.replace('_', "")),
+    }
+}
+
+fn tier(node: &Node) -> Option<Json> {
+    match &node.value {
+        Value::Scalar(text, Style::Open | Style::Text) if TIERS.contains(&text.as_str()) => {
+            Some(Json::from(text.as_str()))
+        }
+        _ => None,
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(MAX_SHOWN).collect()
+}
+
+/// A value as it was written.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Nothing => "empty".to_owned(),
+        Value::Scalar(text, Style::Text) => format!("{:?}", short(text)),
+        Value::Scalar(text, _) => short(text),
+        Value::Map(_) => "a map".to_owned(),
+        Value::List(items) => {
+            let items: Vec<String> = items.iter().take(8).map(|item| shown(&item.value)).collect();
+            short(&format!("[{}]", items.join(", ")))
+        }
+    }
+}
+
+/// The known name that is nearest, where one is near.
+fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    if name.len() > MAX_SHOWN {
+        return None;
+    }
+    let (away, meant) = known.iter().map(|other| (distance(name, other), *other)).min()?;
+    (away <= 1 + meant.len() / 4).then_some(meant)
+}
+
+/// Letters to insert, delete or change (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for j in 0..b.len() {
+            let change = diagonal + usize::from(letter != b[j]);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
