@@ -13,6 +13,7 @@ mod host;
 pub mod instructions;
 pub mod machine;
 pub mod report;
+pub mod route;
 pub mod serve;
 pub mod stats;
 pub mod storm;

@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 use holdoff_bench::machine::Started;
 use holdoff_bench::report::{self, Report, Results};
 use holdoff_bench::storm::{Trouble, Variants};
-use holdoff_bench::{calls, child, decide, instructions, serve, storm};
+use holdoff_bench::{calls, child, decide, instructions, route, serve, storm};
 
 /// Holdoff side by side with plain reqwest, reqwest-retry, bare axum and tower's limits, on loopback. Markdown goes to
 /// stdout, or with plots and JSON to a file.
@@ -64,6 +64,8 @@ enum Part {
     Instructions,
     /// Cost of one decision.
     Decide,
+    /// What a layer adds to a request, without a socket.
+    Route,
     /// Throughput of servers, and of refusing.
     Serve,
     /// The live storms.
@@ -140,6 +142,10 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
     if wanted(Part::Decide) {
         note("decisions");
         results.decide = Some(decide::measure(of(2000, 20) as usize)?);
+    }
+    if wanted(Part::Route) {
+        note("routes");
+        results.route = Some(route::measure(of(2000, 20) as usize)?);
     }
     if wanted(Part::Serve) {
         let plan = serve::Plan {

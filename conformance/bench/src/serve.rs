@@ -83,6 +83,8 @@ pub struct Rates {
 
 /// The server that the others are compared with.
 pub const BARE: &str = "axum";
+/// With tower's limits.
+const LIMITED: &str = "axum + load_shed + concurrency_limit";
 /// With our layer.
 pub const OURS: &str = "axum + AdmissionLayer";
 /// Refusals of our layer.
@@ -107,12 +109,20 @@ async fn compute() -> &'static str {
     "ok"
 }
 
+/// What our client says of a request.
+pub(crate) const FIELDS: [(&str, &str); 4] = [
+    ("overload-deadline-ms", "5000"),
+    ("overload-tier", "deferrable"),
+    ("overload-task-class", "job"),
+    ("overload-attempt", "1"),
+];
+
 fn request(shape: Shape) -> Vec<u8> {
-    let fields = match shape {
-        Shape::Get => "",
-        Shape::GetWithFields | Shape::Post | Shape::Work => {
-            "overload-deadline-ms: 5000\r\noverload-tier: deferrable\r\noverload-task-class: job\r\noverload-attempt: 1\r\n"
-        }
+    let fields: String = match shape {
+        Shape::Get => String::new(),
+        Shape::GetWithFields | Shape::Post | Shape::Work => FIELDS
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .concat(),
     };
     match shape {
         Shape::Get | Shape::GetWithFields | Shape::Work => {
@@ -202,33 +212,42 @@ fn rates(plan: Plan, shape: Shape, readings: &[(&'static str, Readings)]) -> any
     })
 }
 
+/// tower's limits around the routes.
+fn limited(connections: usize) -> Router {
+    let limits = ServiceBuilder::new()
+        .layer(HandleErrorLayer::new(async |_: BoxError| {
+            StatusCode::SERVICE_UNAVAILABLE
+        }))
+        .load_shed()
+        .concurrency_limit(connections * 2);
+    routes().layer(limits)
+}
+
+/// Our layer around the routes.
+fn admitted(connections: usize) -> anyhow::Result<Router> {
+    let gate = Gate::new(admission(connections)?);
+    Ok(routes().layer(AdmissionLayer::new(gate)))
+}
+
+/// Bare axum, axum with tower's limits, axum with our layer, within the current runtime.
+pub(crate) fn routers(connections: usize) -> anyhow::Result<Vec<(&'static str, Router)>> {
+    Ok(vec![
+        (BARE, routes()),
+        (LIMITED, limited(connections)),
+        (OURS, admitted(connections)?),
+    ])
+}
+
 /// Bare axum, axum with tower's limits, axum with our layer: all of them serve everything.
 ///
 /// # Errors
 /// When a request is not served.
 pub fn throughput(plan: Plan, shape: Shape) -> anyhow::Result<Rates> {
     let Plan { connections, .. } = plan;
-    let limits = move || {
-        ServiceBuilder::new()
-            .layer(HandleErrorLayer::new(async |_: BoxError| {
-                StatusCode::SERVICE_UNAVAILABLE
-            }))
-            .load_shed()
-            .concurrency_limit(connections * 2)
-    };
     let hosts = [
         (BARE, Host::start(|| Ok(routes()))?),
-        (
-            "axum + load_shed + concurrency_limit",
-            Host::start(move || Ok(routes().layer(limits())))?,
-        ),
-        (
-            OURS,
-            Host::start(move || {
-                let gate = Gate::new(admission(connections)?);
-                Ok(routes().layer(AdmissionLayer::new(gate)))
-            })?,
-        ),
+        (LIMITED, Host::start(move || Ok(limited(connections)))?),
+        (OURS, Host::start(move || admitted(connections))?),
     ];
     let readings = one_thread()?.block_on(async {
         let mut contest = Vec::new();

@@ -1,17 +1,20 @@
 //! The caller's judgement, as the simulator sees it: the product's own `Call`, or a habit of callers today.
 //!
-//! A fleet of client processes shares nothing but the service: each process has its own retry budget and its own waiting
-//! room, so both are kept for each process, for the product and for the baselines alike.
+//! A fleet of client processes shares nothing but the service, unless the scenario says so: each client has its own retry
+//! budget, its own waiting room and its own hold-offs, so they are kept for each client, for the product and for the
+//! baselines alike.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdoff_contract::{Overload, Retry};
-use holdoff_policy::{Action, Call, CallSpec, Destination, Instances, Outcome, Policy, Replay, Safety};
+use holdoff_contract::{Overload, Retry, Scope};
+use holdoff_policy::{
+    Action, Call, CallSpec, CallerKey, Destination, Instances, Outcome, Policy, Replay, Safety,
+};
 use rand_pcg::Pcg64Mcg;
 
 use crate::plain::{Bucket, Plain};
-use crate::scenario::{PROCESSES_EACH, TENANTS};
+use crate::scenario::{Fleet, PROCESSES_EACH, Scenario, TENANTS};
 use crate::time::{Nanos, Origin, SECOND, whole};
 use crate::workload::Arrival;
 
@@ -20,10 +23,16 @@ use crate::workload::Arrival;
 pub enum ClientKind {
     /// The product's policy
     Holdoff,
+    /// The product's policy, but a refusal holds back nothing but its own call
+    NoHoldOff,
     /// Never retries
     None,
     /// Three retries with full jitter, hints ignored
     FullJitter,
+    /// Three retries from 1 s up, full jitter, hints ignored: reqwest-retry as documented
+    ReqwestRetry,
+    /// Retries from 100 ms up to 1 s while somebody waits, full jitter, hints ignored
+    Eager,
     /// Comes back exactly when the hint ends
     Exact,
     /// Jitter below the hint: U(0, D)
@@ -45,8 +54,11 @@ impl ClientKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Holdoff => "holdoff",
+            Self::NoHoldOff => "no-hold-off",
             Self::None => "none",
             Self::FullJitter => "full-jitter",
+            Self::ReqwestRetry => "reqwest-retry",
+            Self::Eager => "eager",
             Self::Exact => "exact",
             Self::Below => "below",
             Self::Aws => "aws",
@@ -62,9 +74,18 @@ impl ClientKind {
 #[derive(Debug)]
 pub enum Caller {
     /// The product's.
-    Holdoff(Box<Call>),
+    Holdoff(Box<Call>, Scopes),
     /// A baseline.
     Plain(Plain),
+}
+
+/// Whether a caller believes that a refusal speaks for other calls too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scopes {
+    /// As the SDK does.
+    Heard,
+    /// An ablation.
+    Ignored,
 }
 
 /// What a caller does next.
@@ -94,10 +115,11 @@ pub enum Answer {
     TimedOut,
 }
 
-/// All callers of a run: what they share by process.
+/// All callers of a run: what they share by client.
 #[derive(Debug)]
 pub struct Callers {
     origin: Origin,
+    fleet: Fleet,
     policy: Arc<Policy>,
     destinations: Vec<Destination>,
     buckets: Vec<Bucket>,
@@ -119,11 +141,18 @@ impl holdoff_policy::Events for Early<'_> {
 
 impl Callers {
     /// Nobody calls yet.
-    pub fn new(origin: Origin, rng: Pcg64Mcg) -> Self {
-        let policy = Policy::default();
+    pub fn new(origin: Origin, scenario: &Scenario, rng: Pcg64Mcg) -> Self {
+        let mut policy = Policy::builder();
+        if let Some(room) = scenario.waiting_room {
+            policy = policy.max_waiting(room);
+        }
+        let policy = policy
+            .build()
+            .unwrap_or_else(|_| unreachable!("the waiting room of every scenario is within its bounds"));
         let processes = usize::from(PROCESSES_EACH * TENANTS);
         Self {
             origin,
+            fleet: scenario.fleet,
             destinations: (0..processes).map(|_| Destination::new(&policy)).collect(),
             buckets: vec![Bucket::default(); processes],
             policy: Arc::new(policy),
@@ -132,34 +161,40 @@ impl Callers {
         }
     }
 
+    /// The client that this call goes through.
+    fn client(&self, arrival: &Arrival) -> usize {
+        usize::from(self.fleet.client(arrival.tenant, arrival.process))
+    }
+
     /// A call that starts now.
     pub fn start(&self, kind: ClientKind, now: Nanos, arrival: &Arrival) -> Caller {
         let (deadline, tier) = (arrival.deadline, arrival.tier);
-        if kind != ClientKind::Holdoff {
-            return Caller::Plain(Plain::new(kind, arrival.class, deadline));
-        }
+        let scopes = match kind {
+            ClientKind::Holdoff => Scopes::Heard,
+            ClientKind::NoHoldOff => Scopes::Ignored,
+            plain => return Caller::Plain(Plain::new(plain, arrival.class, deadline)),
+        };
         let spec = CallSpec {
             safety: Safety::Idempotent,
             replay: Replay::Bytes,
             deadline: Some(Duration::from_nanos(deadline - now)),
             tier: Some(tier),
-            caller: None,
+            // A client of one tenant has nothing to say; one of many says whose call it is.
+            caller: (self.fleet == Fleet::Gateway).then(|| CallerKey::new(u64::from(arrival.tenant))),
             instances: Instances::default(),
             incoming: None,
         };
-        Caller::Holdoff(Box::new(Call::new(
-            Arc::clone(&self.policy),
-            spec,
-            self.origin.at(now),
-        )))
+        let call = Call::new(Arc::clone(&self.policy), spec, self.origin.at(now));
+        Caller::Holdoff(Box::new(call), scopes)
     }
 
     /// What this caller does now.
-    pub fn next(&mut self, caller: &mut Caller, process: u16, now: Nanos) -> Next {
+    pub fn next(&mut self, caller: &mut Caller, arrival: &Arrival, now: Nanos) -> Next {
+        let client = self.client(arrival);
         match caller {
-            Caller::Plain(plain) => plain.next(now, &mut self.buckets[usize::from(process)]),
-            Caller::Holdoff(call) => {
-                let destination = &mut self.destinations[usize::from(process)];
+            Caller::Plain(plain) => plain.next(now, &mut self.buckets[client]),
+            Caller::Holdoff(call, _) => {
+                let destination = &mut self.destinations[client];
                 let mut events = Early(&mut self.early);
                 match call.next_action(self.origin.at(now), destination, &mut self.rng, &mut events) {
                     // Every simulated call has a deadline.
@@ -175,18 +210,23 @@ impl Callers {
     }
 
     /// Tells it what its attempt brought.
-    pub fn tell(&mut self, caller: &mut Caller, process: u16, now: Nanos, answer: Answer) {
-        let process = usize::from(process);
+    pub fn tell(&mut self, caller: &mut Caller, arrival: &Arrival, now: Nanos, answer: Answer) {
+        let client = self.client(arrival);
         match caller {
-            Caller::Plain(plain) => plain.tell(now, &answer, &mut self.buckets[process], &mut self.rng),
-            Caller::Holdoff(call) => {
+            Caller::Plain(plain) => plain.tell(now, &answer, &mut self.buckets[client], &mut self.rng),
+            Caller::Holdoff(call, scopes) => {
                 let outcome = match answer {
                     Answer::Served => Outcome::Success,
-                    Answer::Refused(overload) => Outcome::Overload(overload),
+                    Answer::Refused(mut overload) => {
+                        if *scopes == Scopes::Ignored {
+                            overload.scope = Scope::Request;
+                        }
+                        Outcome::Overload(overload)
+                    }
                     Answer::TimedOut => Outcome::TimedOut,
                 };
                 let at = self.origin.at(now);
-                let destination = &mut self.destinations[process];
+                let destination = &mut self.destinations[client];
                 call.on_outcome(at, at, outcome, destination, &mut self.rng, &mut ());
             }
         }

@@ -31,8 +31,8 @@ pub struct Ask {
     pub tier: Tier,
     /// What the caller says is left of its time; `None` where it says nothing.
     pub time_left: Option<Duration>,
-    /// The client process that sends it.
-    pub process: u16,
+    /// Who sends it, as far as the server can tell its callers apart.
+    pub caller: u16,
     /// The call; its attempts share an Idempotency-Key.
     pub call: u32,
     /// Which attempt of it.

@@ -21,6 +21,7 @@ pub mod bound;
 pub mod caller;
 pub mod cli;
 pub mod clock;
+pub mod controls;
 pub mod door;
 pub mod gates;
 pub mod metrics;

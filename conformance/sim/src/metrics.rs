@@ -11,7 +11,7 @@
 //! - **recovery**: the least whole second after the disturbance from which on, in every two seconds of arrivals, at least
 //!   99 % of the critical and non-sheddable calls succeed.
 //! - **spike**: the most retries in any 100 ms, over the mean of first attempts in 100 ms at the base load.
-//! - **success**: calls answered in time, by tier; victims are all tenants but tenant 0; usual callers those that are
+//! - **success**: calls answered in time, by tier and by class; victims are all tenants but tenant 0; usual callers those that are
 //!   not the scenario's odd ones; late success is that of calls which arrive 35 s or more after the disturbance.
 
 use holdoff_contract::Tier;
@@ -23,7 +23,7 @@ use crate::scenario::REJECT_COST;
 use crate::series::BIN;
 use crate::time::{Nanos, SECOND, as_seconds};
 use crate::workers::supply;
-use crate::workload::capacity_rate;
+use crate::workload::{Class, capacity_rate};
 
 /// The figures of a run; shares unless it says otherwise. See the module.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,6 +66,10 @@ pub struct Report {
     pub non_sheddable: f64,
     /// Success of deferrable calls.
     pub deferrable: f64,
+    /// Success of short tasks.
+    pub short: f64,
+    /// Success of long tasks.
+    pub long: f64,
     /// Success of all calls.
     pub success: f64,
     /// Success of all tenants but tenant 0.
@@ -100,6 +104,8 @@ pub const FIGURES: &[Figure] = &[
     ("critical", |r| r.critical),
     ("non_sheddable", |r| r.non_sheddable),
     ("deferrable", |r| r.deferrable),
+    ("short", |r| r.short),
+    ("long", |r| r.long),
     ("victims", |r| r.victims),
     ("usual", |r| r.usual),
     ("late_success", |r| r.late_success),
@@ -161,6 +167,8 @@ impl Run {
             critical: tier(Tier::Critical),
             non_sheddable: tier(Tier::NonSheddable),
             deferrable: tier(Tier::Deferrable),
+            short: self.success(|call| call.arrival.class == Class::Short),
+            long: self.success(|call| call.arrival.class == Class::Long),
             success: self.success(|_| true),
             victims: self.success(|call| call.arrival.tenant != 0),
             usual: self.success(|call| !call.arrival.odd),

@@ -55,6 +55,8 @@ enum State {
 const MOST_HINTED: u32 = 12;
 /// Most sends of those that back off on their own.
 const MOST_BLIND: u32 = 4;
+/// Most sends of those that go on while somebody waits.
+const MOST_EAGER: u32 = 51;
 const AWS_MOST: u32 = 3;
 /// Three sends of a relay for each of three of the caller.
 const GENERIC_MOST: u32 = 9;
@@ -133,8 +135,10 @@ impl Plain {
         };
         let most = |limit: u32| self.attempts < limit;
         match self.kind {
-            ClientKind::Holdoff | ClientKind::None => None,
+            ClientKind::Holdoff | ClientKind::NoHoldOff | ClientKind::None => None,
             ClientKind::FullJitter => most(MOST_BLIND).then(|| jitter(100 * MS, 20 * SECOND)),
+            ClientKind::ReqwestRetry => most(MOST_BLIND).then(|| jitter(SECOND, 1_800 * SECOND)),
+            ClientKind::Eager => most(MOST_EAGER).then(|| jitter(100 * MS, SECOND)),
             ClientKind::Exact => hint.filter(|_| most(MOST_HINTED)),
             ClientKind::Below => hint
                 .filter(|_| most(MOST_HINTED))

@@ -1,4 +1,5 @@
-//! One picture of a run: what was done in time, who asked, how old the queue was, what state admission was in.
+//! One picture of a run: what was done in time, who came and who asked, who was served, how old the queue was, what state
+//! admission was in.
 //!
 //! Figures say whether a gate holds; only a picture shows when it went wrong. All panels share the time axis, and the
 //! disturbance is shaded through all of them.
@@ -6,7 +7,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use holdoff_contract::ServiceState;
+use holdoff_contract::{ServiceState, Tier};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -14,7 +15,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::bound::schedule;
 use crate::metrics::{Report, job};
-use crate::record::Run;
+use crate::record::{CallRecord, Run};
 use crate::series::{BIN, Bin};
 use crate::time::{Nanos, SECOND, as_seconds};
 use crate::workers::supply;
@@ -22,16 +23,27 @@ use crate::workers::supply;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-const SIZE: (u32, u32) = (1000, 900);
+const SIZE: (u32, u32) = (1000, 960);
+/// Where the title ends, and where each panel ends below it.
+const HEAD: u32 = 84;
+const PANELS: [i32; 4] = [230, 450, 640, 790];
 const INK: RGBColor = RGBColor(38, 50, 56);
 const QUIET: RGBColor = RGBColor(120, 134, 142);
 const GRID: RGBColor = RGBColor(230, 234, 236);
 const SHADE: RGBColor = RGBColor(255, 243, 224);
+const EDGE: RGBColor = RGBColor(255, 183, 77);
 const GOOD: RGBColor = RGBColor(0, 121, 107);
 const WASTE: RGBColor = RGBColor(216, 67, 21);
 const FIRST: RGBColor = RGBColor(21, 101, 192);
 const AGAIN: RGBColor = RGBColor(239, 108, 0);
+const ARRIVALS: RGBColor = RGBColor(158, 158, 158);
 const AGE: RGBColor = RGBColor(106, 27, 154);
+/// Critical, non-sheddable, deferrable.
+const TIERS: [RGBColor; 3] = [
+    RGBColor(194, 24, 91),
+    RGBColor(21, 101, 192),
+    RGBColor(120, 144, 156),
+];
 const FONT: &str = "Helvetica, Arial, sans-serif";
 /// Bins of 100 ms that are drawn as one point.
 const SMOOTH: usize = 5;
@@ -62,13 +74,14 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 fn draw(text: &mut String, run: &Run, report: &Report) -> Drawn {
     let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
-    let (head, body) = root.split_vertically(82);
+    let (head, body) = root.split_vertically(HEAD);
     title(&head, run, report)?;
-    let panels = body.split_by_breakpoints([] as [i32; 0], [250, 480, 640]);
+    let panels = body.split_by_breakpoints([] as [i32; 0], PANELS);
     work(&panels[0], run)?;
     attempts(&panels[1], run)?;
-    age(&panels[2], run)?;
-    state(&panels[3], run)?;
+    served(&panels[2], run)?;
+    age(&panels[3], run)?;
+    state(&panels[4], run)?;
     root.present()?;
     Ok(())
 }
@@ -141,18 +154,32 @@ fn number(y: f64) -> String {
     }
 }
 
-/// Words with their colors, at the right of the heading.
+/// Width of a letter of a legend, with some to spare: the reader's font is not known.
+const LETTER: i32 = 7;
+
+/// Words with their colors, at the right of the heading: each color just before its word.
 fn legend(area: &Area<'_>, entries: &[(&str, RGBColor)]) -> Drawn {
-    let mut x = SIZE.0 as i32 - 24;
-    for (word, color) in entries.iter().rev() {
-        let anchored = (FONT, 13)
-            .into_font()
-            .color(&INK)
-            .pos(Pos::new(HPos::Right, VPos::Top));
-        area.draw_text(word, &anchored, (x, 12))?;
-        x -= word.len() as i32 * 6 + 18;
+    let width = |word: &str| word.len() as i32 * LETTER + 34;
+    let mut x = SIZE.0 as i32 - 8 - entries.iter().map(|(word, _)| width(word)).sum::<i32>();
+    let anchored = (FONT, 13)
+        .into_font()
+        .color(&INK)
+        .pos(Pos::new(HPos::Left, VPos::Top));
+    for (word, color) in entries {
         area.draw(&Rectangle::new([(x, 13), (x + 10, 23)], color.filled()))?;
-        x -= 18;
+        area.draw_text(word, &anchored, (x + 16, 12))?;
+        x += width(word);
+    }
+    Ok(())
+}
+
+/// Where the disturbance begins and ends, above what was drawn.
+fn borders(chart: &mut Chart<'_, '_>, run: &Run) -> Drawn {
+    let scenario = &run.setup.scenario;
+    let most = chart.y_range().end;
+    for at in [scenario.quiet, scenario.calm()].map(as_seconds) {
+        let line = PathElement::new([(at, 0.0), (at, most)], EDGE.stroke_width(1));
+        chart.draw_series([line])?;
     }
     Ok(())
 }
@@ -229,6 +256,7 @@ fn work(area: &Area<'_>, run: &Run) -> Drawn {
     chart.draw_series(AreaSeries::new(all.curve(), 0.0, WASTE.filled()))?;
     chart.draw_series(AreaSeries::new(kept.curve(), 0.0, GOOD.filled()))?;
     chart.draw_series(LineSeries::new(bound.curve(), INK.stroke_width(1)))?;
+    borders(&mut chart, run)?;
     legend(
         area,
         &[("in time", GOOD), ("wasted", WASTE), ("clairvoyant bound", INK)],
@@ -243,12 +271,60 @@ fn attempts(area: &Area<'_>, run: &Run) -> Drawn {
     };
     let first = curve(drawn(run), |bins| rate(bins, |bin| bin.first));
     let again = curve(drawn(run), |bins| rate(bins, |bin| bin.again));
-    let mut chart = panel(area, run, "Attempts a second", peak(&first).max(peak(&again)))?;
+    let arrivals = by_arrival(run, |_| true, |came, _| came / (seconds * SMOOTH as f64));
+    let most = [&first, &again, &arrivals]
+        .map(peak)
+        .into_iter()
+        .fold(0.0, f64::max);
+    let mut chart = panel(area, run, "Calls and attempts a second", most)?;
     chart.draw_series(
         AreaSeries::new(first, 0.0, FIRST.mix(0.18).filled()).border_style(FIRST.stroke_width(2)),
     )?;
     chart.draw_series(LineSeries::new(again, AGAIN.stroke_width(2)))?;
-    legend(area, &[("first attempts", FIRST), ("retries", AGAIN)])
+    chart.draw_series(LineSeries::new(arrivals, ARRIVALS.stroke_width(1)))?;
+    borders(&mut chart, run)?;
+    legend(
+        area,
+        &[
+            ("calls that begin", ARRIVALS),
+            ("first attempts", FIRST),
+            ("retries", AGAIN),
+        ],
+    )
+}
+
+/// What became of the calls of each half second that `counts` picks: of how many came and how many were served.
+fn by_arrival(run: &Run, counts: impl Fn(&CallRecord) -> bool, of: impl Fn(f64, f64) -> f64) -> Curve {
+    let step = BIN * SMOOTH as Nanos;
+    let points = run.setup.scenario.horizon() / step;
+    let mut bins = vec![(0_u32, 0_u32); points as usize];
+    for call in run.calls.iter().filter(|call| counts(call)) {
+        if let Some((came, good)) = bins.get_mut((call.arrival.at / step) as usize) {
+            *came += 1;
+            *good += u32::from(call.served.is_some());
+        }
+    }
+    let point = |(n, (came, good)): (usize, &(u32, u32))| {
+        let at = (n as f64 + 0.5) * as_seconds(step);
+        (at, of(f64::from(*came), f64::from(*good)))
+    };
+    bins.iter().enumerate().map(point).collect()
+}
+
+fn served(area: &Area<'_>, run: &Run) -> Drawn {
+    let mut chart = panel(area, run, "Served in time, % of the calls that began then", 100.0)?;
+    // The most important on top.
+    for tier in Tier::ALL.iter().copied().rev() {
+        let color = TIERS[tier.index()];
+        let of_tier = |call: &CallRecord| call.arrival.tier == tier;
+        let share = by_arrival(run, of_tier, |came, good| 100.0 * good / came);
+        // Nobody came: nothing to say.
+        let share = share.into_iter().filter(|(_, y)| y.is_finite());
+        chart.draw_series(LineSeries::new(share, color.stroke_width(2)))?;
+    }
+    borders(&mut chart, run)?;
+    let named = |tier: Tier| (tier.as_str(), TIERS[tier.index()]);
+    legend(area, &Tier::ALL.iter().copied().map(named).collect::<Vec<_>>())
 }
 
 fn age(area: &Area<'_>, run: &Run) -> Drawn {
@@ -257,7 +333,7 @@ fn age(area: &Area<'_>, run: &Run) -> Drawn {
     let mut chart = panel(area, run, "Oldest in the queue, seconds", peak(&ages))?;
     chart
         .draw_series(AreaSeries::new(ages, 0.0, AGE.mix(0.18).filled()).border_style(AGE.stroke_width(2)))?;
-    Ok(())
+    borders(&mut chart, run)
 }
 
 fn state(area: &Area<'_>, run: &Run) -> Drawn {
@@ -270,7 +346,7 @@ fn state(area: &Area<'_>, run: &Run) -> Drawn {
     let mut chart = ChartBuilder::on(area)
         .margin_top(34)
         .margin_right(24)
-        .margin_bottom(80)
+        .margin_bottom(22)
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..end(run), 0.0..1.0)?;
     // One rectangle for each stretch of the same state.

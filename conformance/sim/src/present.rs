@@ -1,7 +1,7 @@
 //! Figures as tables for people and as files for machines.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -11,6 +11,7 @@ use comfy_table::{Cell, CellAlignment, Color, Table};
 use crate::Setup;
 use crate::gates::Verdict;
 use crate::metrics::{FIGURES, Report, median};
+use crate::scenario::Scenario;
 
 /// An empty table in the house's look, which is also Markdown: numbers at the right.
 pub(crate) fn table_of<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
@@ -143,6 +144,49 @@ pub(crate) fn ranking(scenario: &str, policies: &[(String, Vec<Report>)]) -> Tab
     table
 }
 
+/// The figures that a table of spreads shows.
+const SPREAD: [&str; 11] = [
+    "goodput",
+    "avoidable_loss",
+    "attempts",
+    "false_accepts",
+    "recovery_s",
+    "spike",
+    "critical",
+    "success",
+    "usual",
+    "short",
+    "long",
+];
+
+/// Rows by name: median of the seeds, and the least and greatest where they differ in what is shown.
+pub(crate) fn spreads(rows: &[(&str, &[Report])]) -> Table {
+    let mut table = table_of(std::iter::once("scenario").chain(SPREAD));
+    for (row, reports) in rows {
+        let cell = |name: &&str| {
+            let of = FIGURES.iter().find(|(known, _)| known == name);
+            let mut values: Vec<f64> = of.map_or_else(Vec::new, |(_, of)| reports.iter().map(of).collect());
+            values.sort_by(f64::total_cmp);
+            let short = |value: f64| match *name {
+                "recovery_s" => format!("{value:.0}"),
+                "attempts" | "spike" => format!("{value:.2}"),
+                "false_accepts" => format!("{value:.4}"),
+                _ => format!("{value:.3}"),
+            };
+            let ends = values.first().zip(values.last());
+            let (least, most) = ends.map_or((0.0, 0.0), |(least, most)| (*least, *most));
+            let (least, most, middle) = (short(least), short(most), short(median(values)));
+            if least == most {
+                middle
+            } else {
+                format!("{middle} ({least} to {most})")
+            }
+        };
+        table.add_row(std::iter::once((*row).to_owned()).chain(SPREAD.iter().map(cell)));
+    }
+    table
+}
+
 /// Reports as JSON.
 ///
 /// # Errors
@@ -161,9 +205,14 @@ pub(crate) struct Csv {
 }
 
 /// What makes a run one of its own.
-fn key(scenario: &str, seed: u64, admission: &str, hint: &str, clients: &str) -> String {
-    format!("{scenario},{seed},{admission},{hint},{clients}")
+fn key(of: &Setup) -> String {
+    let (admission, hint, clients) = (of.admission.name(), of.hint.name(), of.clients.name());
+    let Scenario { name, workers, .. } = &of.scenario;
+    format!("{name},{workers},{},{admission},{hint},{clients}", of.seed)
 }
+
+/// Columns of [`key`].
+const KEY: [&str; 6] = ["scenario", "workers", "seed", "admission", "hint", "clients"];
 
 impl Csv {
     /// A new file, or with `resume` one that may hold runs already.
@@ -171,75 +220,66 @@ impl Csv {
     /// # Errors
     /// When the file cannot be used, or holds something else.
     pub(crate) fn open(path: &Path, resume: bool) -> anyhow::Result<Self> {
-        let header = header();
-        let mut held = Vec::new();
-        if resume && path.exists() {
-            let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
-            let mut lines = BufReader::new(file).lines();
-            let first = lines
-                .next()
-                .transpose()
-                .context("the first line cannot be read")?;
-            anyhow::ensure!(
-                first.as_deref() == Some(&header),
-                "{} does not hold the columns of this version; give another file",
-                path.display()
-            );
-            for line in lines {
-                let line = line.with_context(|| format!("{} cannot be read", path.display()))?;
-                // A line that was cut off in the middle does not count.
-                if line.split(',').count() == header.split(',').count() {
-                    held.push(line.splitn(6, ',').take(5).collect::<Vec<_>>().join(","));
-                }
-            }
-        }
-        let fresh = held.is_empty();
+        let unreadable = || format!("{} cannot be read", path.display());
+        let unwritable = || format!("{} cannot be written", path.display());
         let mut options = OpenOptions::new();
-        if fresh {
-            options.write(true).create(true).truncate(true);
-        } else {
-            options.append(true);
+        options.read(true).write(true).create(true).truncate(!resume);
+        let mut file = options.open(path).with_context(unwritable)?;
+        let header = header() + "\n";
+        let mut lines = BufReader::new(&file);
+        let mut line = String::new();
+        lines.read_line(&mut line).with_context(unreadable)?;
+        let is_new = line.is_empty();
+        anyhow::ensure!(
+            is_new || line == header,
+            "{} does not hold the columns of this version; give another file",
+            path.display()
+        );
+        let (mut held, mut whole) = (Vec::new(), line.len() as u64);
+        loop {
+            line.clear();
+            let bytes = lines.read_line(&mut line).with_context(unreadable)?;
+            // A line that was cut off in the middle does not count, and is written over.
+            if !line.ends_with('\n') || line.split(',').count() != header.split(',').count() {
+                break;
+            }
+            whole += bytes as u64;
+            held.push(
+                line.splitn(KEY.len() + 1, ',')
+                    .take(KEY.len())
+                    .collect::<Vec<_>>()
+                    .join(","),
+            );
         }
-        let file = options.open(path);
-        let mut file = file.with_context(|| format!("{} cannot be written", path.display()))?;
-        if fresh {
-            writeln!(file, "{header}").with_context(|| format!("{} cannot be written", path.display()))?;
+        file.set_len(whole).with_context(unwritable)?;
+        file.seek(SeekFrom::End(0)).with_context(unwritable)?;
+        if is_new {
+            file.write_all(header.as_bytes()).with_context(unwritable)?;
         }
         Ok(Self { file, held })
     }
 
     /// Does it hold this run already?
     pub(crate) fn holds(&self, setup: &Setup) -> bool {
-        let key = key(
-            setup.scenario.name,
-            setup.seed,
-            setup.admission.name(),
-            setup.hint.name(),
-            setup.clients.name(),
-        );
-        self.held.contains(&key)
+        self.held.contains(&key(setup))
     }
 
     /// Adds a run.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(crate) fn add(&mut self, report: &Report) -> anyhow::Result<()> {
+    pub(crate) fn add(&mut self, setup: &Setup, report: &Report) -> anyhow::Result<()> {
         let figures = FIGURES.iter().map(|(_, of)| of(report).to_string());
-        let key = key(
-            report.scenario,
-            report.seed,
-            report.admission,
-            report.hint,
-            report.clients,
-        );
-        let line: Vec<String> = std::iter::once(key).chain(figures).collect();
-        writeln!(self.file, "{}", line.join(",")).context("the CSV file cannot be written")
+        let line: Vec<String> = std::iter::once(key(setup)).chain(figures).collect();
+        // At once, so that no line is cut off but by the end of the disk or of the power.
+        let line = line.join(",") + "\n";
+        self.file
+            .write_all(line.as_bytes())
+            .context("the CSV file cannot be written")
     }
 }
 
 fn header() -> String {
     let names = FIGURES.iter().map(|(name, _)| *name);
-    let key = ["scenario", "seed", "admission", "hint", "clients"];
-    key.into_iter().chain(names).collect::<Vec<_>>().join(",")
+    KEY.into_iter().chain(names).collect::<Vec<_>>().join(",")
 }

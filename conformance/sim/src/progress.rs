@@ -30,16 +30,13 @@ impl Progress {
         }
     }
 
-    /// This run begins.
-    pub(crate) fn begin(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
-    }
-
     /// A run is done.
     #[expect(clippy::print_stderr, reason = "the plain form of the bar")]
     pub(crate) fn done(&mut self, report: &Report) {
         self.done += 1;
         self.bar.inc(1);
+        self.bar
+            .set_message(format!("{} seed {}", report.scenario, report.seed));
         if self.plain {
             eprintln!(
                 "{}/{} {} seed {} {}/{}/{}: goodput {:.3}, attempts {:.2}",

@@ -38,6 +38,65 @@ pub enum Network {
     Varying(Nanos, Nanos),
 }
 
+/// How long callers wait for what. The service's mix of tasks is the same in all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// By tier: 1 to 3, 3 to 10, 10 to 60 s, and 3 s more for a long task.
+    ByTier,
+    /// Short tasks wait for 60 to 500 ms, long ones for 30 to 60 s: under a plain deadline test the long ones book the
+    /// whole future, and no short one is served.
+    LongHasAll,
+    /// Short tasks wait for 30 to 60 s, long ones for 2 to 2.6 s, which is 1 to 1.3 times their p95.
+    ShortHasAll,
+    /// Half to twice the p95 of its class: every deadline is as near as can be to what can just be done.
+    OnTheEdge,
+    /// Of the live storm of holdoff-bench: 1 to 3 s for critical calls, 2 to 5 s for others.
+    Impatient,
+    /// One in three knows this and claims as little as the test lets through, one in three waits a minute, one in three is as
+    /// by tier; whatever the class and the tier.
+    Mixed,
+}
+
+/// What callers want done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tasks {
+    /// 95 % short tasks and 5 % long ones.
+    ShortAndLong,
+    /// Of the live storm of holdoff-bench: one class, uniform in 20 to 60 ms.
+    OneClass,
+}
+
+/// How many client processes there are, and what they share: a process has one client of the SDK, with its retry budget,
+/// its waiting room and its hold-offs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fleet {
+    /// [`PROCESSES_EACH`] processes for each tenant, which share nothing.
+    Apart,
+    /// One client for each tenant: what its processes send goes through one proxy, and a hold-off holds all of them.
+    ByTenant,
+    /// One client for everybody, as in a gateway; it tells the SDK whose call each is.
+    Gateway,
+}
+
+impl Fleet {
+    /// The client that a call goes through, of those numbered from 0.
+    pub const fn client(self, tenant: u16, process: u16) -> u16 {
+        match self {
+            Self::Apart => process,
+            Self::ByTenant => tenant,
+            Self::Gateway => 0,
+        }
+    }
+
+    /// Whom the server sees: a client, or, behind a gateway, the tenant that it names.
+    pub const fn caller(self, tenant: u16, process: u16) -> u16 {
+        match self {
+            Self::Apart => process,
+            Self::ByTenant | Self::Gateway => tenant,
+        }
+    }
+}
+
 /// One scenario. Names are those of the project's design notes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
@@ -67,6 +126,14 @@ pub struct Scenario {
     pub odd_callers: Option<(f64, ClientKind)>,
     /// What callers say about their patience, as a multiple of the truth.
     pub overstated: f64,
+    /// What they want done.
+    pub tasks: Tasks,
+    /// How long callers wait.
+    pub patience: Patience,
+    /// What callers share.
+    pub fleet: Fleet,
+    /// Calls that may wait in one client, 0 to 1 000 000; `None` = the SDK's default, 1024.
+    pub waiting_room: Option<u32>,
 }
 
 /// Time a reject takes of a worker: reading the head, deciding, writing the answer.
@@ -93,6 +160,10 @@ impl Scenario {
             network: Network::Instant,
             odd_callers: None,
             overstated: 1.0,
+            tasks: Tasks::ShortAndLong,
+            patience: Patience::ByTier,
+            fleet: Fleet::Apart,
+            waiting_room: None,
         }
     }
 
@@ -125,61 +196,169 @@ impl Scenario {
 /// The ten scenarios that have gates, in the order of the table.
 pub const GATED: [&str; 10] = ["a2", "a5", "a10", "b", "b10", "c", "d", "e", "f", "f5"];
 
-/// Every scenario.
+/// Every scenario: those with gates, then the others.
 pub fn all() -> Vec<Scenario> {
-    use Disturbance::{Herd, Load, Noisy, Nothing, SlowLong, Stall, Vanish};
+    gated().into_iter().chain(beyond()).collect()
+}
+
+fn a5(name: &'static str, about: &'static str) -> Scenario {
+    Scenario::new(name, about, Disturbance::Load(5.0), 30)
+}
+
+fn herd(name: &'static str, about: &'static str) -> Scenario {
+    Scenario {
+        base_load: 0.5,
+        ..Scenario::new(name, about, Disturbance::Herd(50_000), 1)
+    }
+}
+
+fn gated() -> [Scenario; 10] {
+    use Disturbance::{Load, Noisy, SlowLong, Stall, Vanish};
     let stall = |name, about, seconds| Scenario {
         base_load: 0.8,
         ..Scenario::new(name, about, Stall, seconds)
     };
-    let a5 = |name, about| Scenario::new(name, about, Load(5.0), 30);
-    let hammer = Some((0.3, ClientKind::Hammer));
-    vec![
+    [
         Scenario::new("a2", "load steps to 2x for 30 s", Load(2.0), 30),
         a5("a5", "load steps to 5x for 30 s"),
         Scenario::new("a10", "load steps to 10x for 30 s", Load(10.0), 30),
         stall("b", "all workers stall for 2 s at 0.8x", 2),
         stall("b10", "all workers stall for 10 s at 0.8x", 10),
         Scenario::new("c", "half the workers vanish for 60 s", Vanish(0.5), 60),
-        Scenario {
-            base_load: 0.5,
-            ..Scenario::new("d", "50 000 callers in 1 s on 0.5x", Herd(50_000), 1)
-        },
+        herd("d", "50 000 callers in 1 s on 0.5x"),
         Scenario::new("e", "one tenant of ten sends 10x for 60 s", Noisy(10.0, None), 60),
         Scenario::new("f", "the long class takes 2x for 60 s", SlowLong(2.0), 60),
         Scenario::new("f5", "the long class takes 5x for 30 s", SlowLong(5.0), 30),
+    ]
+}
+
+/// What the ten do not ask.
+pub fn beyond() -> Vec<Scenario> {
+    let mut all = vec![
         Scenario {
             base_load: 0.75,
-            ..Scenario::new("base", "nothing goes wrong at 0.75x", Nothing, 30)
+            ..Scenario::new("base", "nothing goes wrong at 0.75x", Disturbance::Nothing, 30)
         },
         Scenario::new(
             "e-critical",
             "the noisy tenant calls everything critical",
-            Noisy(10.0, Some(Tier::Critical)),
+            Disturbance::Noisy(10.0, Some(Tier::Critical)),
             60,
         ),
+    ];
+    all.extend(callers());
+    all.extend(deadlines());
+    all.extend(services());
+    all.extend(storms());
+    all
+}
+
+/// The live storms of holdoff-bench in virtual time, where no neighbour disturbs them.
+fn storms() -> [Scenario; 2] {
+    let storm = |name, about, disturbance, seconds| Scenario {
+        quiet: 4 * SECOND,
+        after: 10 * SECOND,
+        workers: 8,
+        tasks: Tasks::OneClass,
+        patience: Patience::Impatient,
+        fleet: Fleet::Gateway,
+        ..Scenario::new(name, about, disturbance, seconds)
+    };
+    [
+        storm(
+            "storm",
+            "the live storm: 5x for 12 s, impatient callers, one client",
+            Disturbance::Load(5.0),
+            12,
+        ),
         Scenario {
-            relays: 2,
-            ..Scenario::new(
-                "chain",
-                "2x at the end of a chain of three services",
-                Load(2.0),
-                30,
+            base_load: 0.8,
+            ..storm(
+                "storm-stall",
+                "the live stall: 2 s at 0.8x, impatient callers, one client",
+                Disturbance::Stall,
+                2,
             )
         },
+    ]
+}
+
+/// Other callers.
+fn callers() -> [Scenario; 7] {
+    let doubled = |name, about| Scenario::new(name, about, Disturbance::Load(2.0), 30);
+    [
         Scenario {
-            odd_callers: hammer,
-            ..Scenario::new(
-                "hammer",
-                "2x, and 30 % of the callers ignore every hint",
-                Load(2.0),
-                30,
-            )
+            relays: 2,
+            ..doubled("chain", "2x at the end of a chain of three services")
+        },
+        Scenario {
+            odd_callers: Some((0.3, ClientKind::Hammer)),
+            ..doubled("hammer", "2x, and 30 % of the callers ignore every hint")
         },
         Scenario {
             overstated: 3.0,
             ..a5("overstate", "5x, and callers claim three times their patience")
         },
+        Scenario {
+            fleet: Fleet::ByTenant,
+            ..a5("fleet", "5x, and the processes of a tenant share one client")
+        },
+        Scenario {
+            fleet: Fleet::Gateway,
+            ..a5("gateway", "5x, and all callers share one client")
+        },
+        Scenario {
+            fleet: Fleet::Gateway,
+            waiting_room: Some(100_000),
+            ..a5(
+                "gateway-room",
+                "5x, and all callers share one client with room for 100 000",
+            )
+        },
+        Scenario {
+            fleet: Fleet::Gateway,
+            waiting_room: Some(100_000),
+            ..herd(
+                "gateway-d",
+                "50 000 callers in 1 s through one client with room for 100 000",
+            )
+        },
+    ]
+}
+
+/// Deadlines that an adversary would choose.
+fn deadlines() -> [Scenario; 4] {
+    let of = |name, about, patience| Scenario {
+        patience,
+        ..a5(name, about)
+    };
+    [
+        of(
+            "long-waits",
+            "5x; short tasks wait half a second at most, long ones a minute",
+            Patience::LongHasAll,
+        ),
+        of(
+            "short-waits",
+            "5x; short tasks wait a minute, long ones hardly longer than they take",
+            Patience::ShortHasAll,
+        ),
+        of(
+            "edge",
+            "5x; everybody waits half to twice the p95 of the task",
+            Patience::OnTheEdge,
+        ),
+        of(
+            "mixed",
+            "5x; a third waits as little as is let in, a third a minute",
+            Patience::Mixed,
+        ),
+    ]
+}
+
+/// Other services.
+fn services() -> [Scenario; 4] {
+    [
         Scenario {
             workers: 8,
             replicas: 4,

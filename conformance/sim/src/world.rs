@@ -123,7 +123,7 @@ impl World {
             heap: BinaryHeap::new(),
             set: 0,
             calls: arrivals(scenario, setup.seed).into_iter().map(state).collect(),
-            callers: Callers::new(origin, stream(1)),
+            callers: Callers::new(origin, scenario, stream(1)),
             replicas: (0..scenario.replicas).map(replica).collect::<Result<_, _>>()?,
             active: 0,
             counts: Counts::default(),
@@ -220,7 +220,7 @@ impl World {
         let now = self.now;
         let state = &mut self.calls[call as usize];
         let Some(caller) = &mut state.caller else { return };
-        match self.callers.next(caller, state.record.arrival.process, now) {
+        match self.callers.next(caller, &state.record.arrival, now) {
             Next::Wait(until) => self.push(until.max(now), Event::Wake(call)),
             Next::Done => {
                 state.caller = None;
@@ -274,7 +274,7 @@ impl World {
             tenant: arrival.tenant,
             class: arrival.class,
             tier: arrival.tier,
-            process: arrival.process,
+            caller: self.setup.scenario.fleet.caller(arrival.tenant, arrival.process),
             call,
             attempt: attempts,
             time_left: told.map(|left| {
@@ -428,8 +428,7 @@ impl World {
     fn tell(&mut self, call: u32, answer: Answer) {
         let state = &mut self.calls[call as usize];
         if let Some(caller) = &mut state.caller {
-            self.callers
-                .tell(caller, state.record.arrival.process, self.now, answer);
+            self.callers.tell(caller, &state.record.arrival, self.now, answer);
         }
         self.advance(call);
     }

@@ -36,11 +36,15 @@ fn the_same_seed_gives_the_same_trace_in_every_scenario_at_any_time_of_day() {
             simulate(&setup, Duration::ZERO),
             simulate(&setup, Duration::from_secs(86_400)),
         );
+        // A line for each attempt that reached the door; a network may hold up the last ones for too long.
+        let sends: usize = a.calls.iter().map(|call| call.attempts as usize).sum();
+        let lines = a.trace.len();
         assert!(
-            a.trace.len() >= a.calls.len() && a.calls.len() > 100,
-            "{}",
+            lines <= sends && lines * 20 > sends * 19,
+            "{}: {lines} of {sends}",
             scenario.name
         );
+        assert!(lines > 100, "{}: {lines}", scenario.name);
         assert!(a == b, "{} differs from itself", scenario.name);
     }
 }

@@ -6,7 +6,7 @@
 //! (ADM-04, ADM-19).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
@@ -148,8 +148,7 @@ impl Admission {
     /// The refusal with code and hint, or the limit that this work breaks on an empty server too.
     pub fn knock(&self, ask: &Ask) -> Result<Place, Denied> {
         let asked = clock::now();
-        let mut state = self.shared.lock();
-        let now = clock::now();
+        let (mut state, now) = self.shared.lock_since(asked);
         let meters = self.shared.meters();
         let mut meters = &*meters;
         self.shared.tick(&mut state, now);
@@ -179,7 +178,7 @@ impl Admission {
             Decision::Defer { ticket, poll_after } => (ticket, poll_after, Some(poll_after)),
             Decision::Reject(rejection) => {
                 meters.refused(&rejection);
-                self.shared.settle(&mut state, now);
+                self.shared.settle(&mut state, now, meters);
                 drop(state);
                 meters.reckoning.decided_in(clock::now() - asked);
                 if let Some(watch) = self.shared.watch.get() {
@@ -190,8 +189,11 @@ impl Admission {
                 return Err(Denied::Overload(rejection));
             }
         };
-        let told = match self.shared.settle_with(&mut state, now, Some(ticket.key())) {
-            Some(turn) => Told::AtOnce(turn),
+        let told = match self
+            .shared
+            .settle_with(&mut state, now, meters, Some(ticket.key()))
+        {
+            Some(turn) => Told::AtOnce(turn, now),
             None => {
                 let (tell, told) = oneshot::channel();
                 state.waiting.insert(ticket.key(), tell);
@@ -283,7 +285,7 @@ impl Admission {
             .profile
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(profile);
-        self.shared.settle(&mut state, now);
+        self.shared.settle(&mut state, now, &self.shared.meters());
         Ok(())
     }
 
@@ -310,7 +312,7 @@ impl Admission {
         };
         let (tell, told) = oneshot::channel();
         state.waiting.insert(ticket.key(), tell);
-        self.shared.settle(&mut state, now);
+        self.shared.settle(&mut state, now, &self.shared.meters());
         drop(state);
         Place::new(
             Seat::new(Arc::clone(&self.shared), ticket, None),
@@ -336,7 +338,8 @@ impl Admission {
     pub fn drain(&self) {
         let mut state = self.shared.lock();
         state.controller.drain();
-        self.shared.settle(&mut state, clock::now());
+        self.shared
+            .settle(&mut state, clock::now(), &self.shared.meters());
     }
 
     /// Test fixture: pins the state, `None` lets it go.
@@ -346,7 +349,7 @@ impl Admission {
         state
             .controller
             .force_state(now, pinned, &mut &*self.shared.meters());
-        self.shared.settle(&mut state, now);
+        self.shared.settle(&mut state, now, &self.shared.meters());
     }
 
     /// Test fixture: stops the controller's ticks, so that its data grows old (ADM-07).
@@ -362,6 +365,20 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The state, and the instant to decide at. A clock costs as much as a small decision, so the reading that its asker
+    /// has made is good where nobody holds the lock; whoever had to wait for it reads again. Another thread may have come
+    /// and gone since the reading: by less than a lock takes, which the controller, like any lateness, counts as zero.
+    fn lock_since(&self, read: Instant) -> (MutexGuard<'_, State>, Instant) {
+        match self.state.try_lock() {
+            Ok(state) => (state, read),
+            Err(TryLockError::Poisoned(state)) => (state.into_inner(), read),
+            Err(TryLockError::WouldBlock) => {
+                let state = self.lock();
+                (state, clock::now())
+            }
+        }
+    }
+
     fn meters(&self) -> Arc<Meters> {
         Arc::clone(&self.meters.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -374,13 +391,15 @@ impl Shared {
         }
     }
 
-    /// Ends a ticket and hands on what it frees.
-    pub(crate) fn finish(&self, ticket: Ticket, ending: Ending) {
-        let mut state = self.lock();
-        let now = clock::now();
-        state.waiting.remove(&ticket.key());
-        state.controller.finish(now, ticket, ending, &mut &*self.meters());
-        self.settle(&mut state, now);
+    /// Ends a ticket and hands on what it frees. `ended` is now, as its holder read it.
+    pub(crate) fn finish(&self, ended: Instant, ticket: Ticket, ending: Ending) {
+        let (mut state, now) = self.lock_since(ended);
+        let meters = self.meters();
+        if !state.waiting.is_empty() {
+            state.waiting.remove(&ticket.key());
+        }
+        state.controller.finish(now, ticket, ending, &mut &*meters);
+        self.settle(&mut state, now, &meters);
     }
 
     /// Ticks the controller if it is time. A burst can keep the runtime from the time keeper for longer than the
@@ -393,16 +412,21 @@ impl Shared {
     }
 
     /// Does every step that the controller asks for, and sees that the time keeper wakes in time.
-    fn settle(&self, state: &mut State, now: Instant) {
-        let unheard = self.settle_with(state, now, None);
+    fn settle(&self, state: &mut State, now: Instant, meters: &Meters) {
+        let unheard = self.settle_with(state, now, meters, None);
         debug_assert!(unheard.is_none(), "a turn of nobody's own");
     }
 
     /// As [`Self::settle`]; the turn of the place with the key `own`, which nobody waits for yet, is returned.
-    fn settle_with(&self, state: &mut State, now: Instant, own: Option<u64>) -> Option<Turn> {
+    fn settle_with(
+        &self,
+        state: &mut State,
+        now: Instant,
+        mut meters: &Meters,
+        own: Option<u64>,
+    ) -> Option<Turn> {
         let mut turn_of_own = None;
-        let meters = self.meters();
-        while let Some(step) = state.controller.next_step(now, &mut &*meters) {
+        while let Some(step) = state.controller.next_step(now, &mut meters) {
             let (key, turn) = match step {
                 Step::Start(key) => (key, Turn::Start),
                 Step::Refuse(key, rejection) => {
@@ -443,7 +467,7 @@ async fn keep_time(shared: Weak<Shared>, sooner: Arc<Notify>) {
             let mut state = shared.lock();
             let now = clock::now();
             shared.tick(&mut state, now);
-            shared.settle(&mut state, now);
+            shared.settle(&mut state, now, &shared.meters());
             let mut seen = known;
             if now >= publish_at {
                 publish_at = now + Controller::TICK;

@@ -205,6 +205,11 @@ impl Gate {
 }
 
 impl Asked {
+    /// The answer has no body.
+    pub(crate) fn is_head(&self) -> bool {
+        self.method == Method::HEAD
+    }
+
     /// Who reads the answer.
     pub fn audience(&self) -> Audience {
         if self.identity.trusted {

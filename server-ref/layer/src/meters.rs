@@ -4,7 +4,6 @@
 //! tells everybody who can scrape who the callers are. So the labels are decision, class of the profile, tier, state
 //! and stage; each series is made once and kept as a handle (SEC-03, ADM-09, ADM-23).
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -40,7 +39,8 @@ const STAGES: [&str; 3] = ["door", "queue", "running"];
 pub(crate) struct Meters {
     recorder: Option<SharedRecorder>,
     classes: Vec<String>,
-    class_index: HashMap<ClassId, usize>,
+    /// Places in `classes`; at most 65, mostly a handful: quicker to look through than to hash.
+    class_index: Vec<(ClassId, usize)>,
     decided: Vec<OnceLock<Counter>>,
     service: Vec<OnceLock<Histogram>>,
     refused: Vec<OnceLock<Counter>>,
@@ -157,15 +157,16 @@ impl Meters {
     ) -> Self {
         let snapshot = controller.snapshot(now);
         let mut classes: Vec<String> = snapshot.classes.iter().map(|class| class.name.clone()).collect();
-        let mut class_index: HashMap<ClassId, usize> = classes
+        let mut class_index: Vec<(ClassId, usize)> = classes
             .iter()
             .enumerate()
             .map(|(index, name)| (controller.class(Some(name)), index))
             .collect();
-        class_index.entry(controller.class(None)).or_insert_with(|| {
+        let other = controller.class(None);
+        if class_index.iter().all(|(id, _)| *id != other) {
+            class_index.push((other, classes.len()));
             classes.push("other".to_owned());
-            classes.len() - 1
-        });
+        }
         let (missed, start_delay, prediction_error, hint, gauges, reckoning) =
             within(recorder.as_ref(), || {
                 describe();
@@ -248,10 +249,8 @@ impl Meters {
 
     fn class(&self, id: ClassId) -> usize {
         // Ids come from this controller, so they are all known; the last class stands in for a stranger.
-        self.class_index
-            .get(&id)
-            .copied()
-            .unwrap_or(self.classes.len() - 1)
+        let known = self.class_index.iter().find(|(known, _)| *known == id);
+        known.map_or(self.classes.len() - 1, |(_, index)| *index)
     }
 
     fn decided(&self, class: ClassId, tier: Tier, decision: usize) {

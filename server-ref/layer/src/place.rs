@@ -1,8 +1,10 @@
 //! A place in the queue, and the permit it becomes: guards that give back what was charged exactly once (ADM-15).
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{Ending, Rejection, Ticket};
@@ -35,26 +37,22 @@ impl Seat {
         }
     }
 
-    fn service(&self) -> Duration {
-        self.started.map_or(Duration::ZERO, |started| {
-            clock::now().saturating_duration_since(started)
-        })
+    fn service(&self, now: Instant) -> Duration {
+        self.started
+            .map_or(Duration::ZERO, |started| now.saturating_duration_since(started))
     }
 
     /// Polls the work; if it panics, the seat knows why it is dropped.
-    async fn watch<F: Future>(&mut self, mut work: Pin<&mut F>) -> F::Output {
-        std::future::poll_fn(|cx| {
-            self.in_work = true;
-            let polled = work.as_mut().poll(cx);
-            self.in_work = false;
-            polled
-        })
-        .await
+    fn poll<F: Future>(&mut self, work: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.in_work = true;
+        let polled = work.poll(cx);
+        self.in_work = false;
+        polled
     }
 
-    fn end(&mut self, ending: Ending) {
+    fn end(&mut self, now: Instant, ending: Ending) {
         if let Some(ticket) = self.ticket.take() {
-            self.shared.finish(ticket, ending);
+            self.shared.finish(now, ticket, ending);
             if let Some(mut record) = self.record.take() {
                 record.started = self.started;
                 self.shared.ended(*record);
@@ -66,14 +64,14 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         if self.ticket.is_some() {
+            let now = clock::now();
             let ending = if self.in_work && self.started.is_some() {
-                Ending::Failed {
-                    service: self.service(),
-                }
+                let service = self.service(now);
+                Ending::Failed { service }
             } else {
                 Ending::Cancelled
             };
-            self.end(ending);
+            self.end(now, ending);
         }
     }
 }
@@ -108,8 +106,8 @@ pub struct Place {
 /// How a place learns what becomes of it.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// It was settled together with the admission: a worker was free, as it is for most.
-    AtOnce(Turn),
+    /// It was settled together with the admission, and when: a worker was free, as it is for most.
+    AtOnce(Turn, Instant),
     /// It waits.
     Later(oneshot::Receiver<Turn>),
 }
@@ -144,13 +142,13 @@ impl Place {
             told,
             facts,
         } = self;
-        let turn = match told {
-            Told::AtOnce(turn) => Ok(turn),
-            Told::Later(told) => told.await,
+        let (turn, at) = match told {
+            Told::AtOnce(turn, at) => (Ok(turn), Some(at)),
+            Told::Later(told) => (told.await, None),
         };
         match turn {
             Ok(Turn::Start) => {
-                seat.started = Some(clock::now());
+                seat.started = Some(at.unwrap_or_else(clock::now));
                 Ok(Permit { seat, facts })
             }
             Ok(Turn::Refuse(rejection)) => {
@@ -199,11 +197,21 @@ impl Permit {
         }
         let deadline = self.facts.deadline;
         let (mut permit, mut work) = (self, pin!(work));
-        let output = tokio::select! {
-            biased;
-            output = permit.seat.watch(work.as_mut()) => Some(output),
-            () = clock::sleep_until(deadline) => None,
-        };
+        // Most work ends before it has to wait for anything, and needs no timer.
+        let mut timer = pin!(None);
+        let output = poll_fn(|cx| {
+            if let Poll::Ready(output) = permit.seat.poll(work.as_mut(), cx) {
+                return Poll::Ready(Some(output));
+            }
+            if timer.is_none() {
+                timer.set(Some(clock::sleep_until(deadline)));
+            }
+            match timer.as_mut().as_pin_mut() {
+                Some(timer) => timer.poll(cx).map(|()| None),
+                None => Poll::Pending,
+            }
+        })
+        .await;
         match output {
             Some(output) => Run::Finished(output, permit),
             None => Run::Overdue(permit),
@@ -212,7 +220,8 @@ impl Permit {
 
     /// Runs the work to its end, however late: for work that must not be dropped half done.
     pub async fn run_to_end<F: Future>(mut self, work: F) -> (F::Output, Self) {
-        let output = self.seat.watch(pin!(work)).await;
+        let mut work = pin!(work);
+        let output = poll_fn(|cx| self.seat.poll(work.as_mut(), cx)).await;
         (output, self)
     }
 
@@ -221,21 +230,24 @@ impl Permit {
         self.facts.deadline
     }
 
+    fn end(&mut self, ending: impl FnOnce(Duration) -> Ending) {
+        let now = clock::now();
+        let service = self.seat.service(now);
+        self.seat.end(now, ending(service));
+    }
+
     /// It ran to its end: a sample of the class's service time.
     pub fn completed(mut self) {
-        let service = self.seat.service();
-        self.seat.end(Ending::Completed { service });
+        self.end(|service| Ending::Completed { service });
     }
 
     /// It failed.
     pub fn failed(mut self) {
-        let service = self.seat.service();
-        self.seat.end(Ending::Failed { service });
+        self.end(|service| Ending::Failed { service });
     }
 
     /// It was cut off: a sample of at least this length.
     pub fn timed_out(mut self) {
-        let service = self.seat.service();
-        self.seat.end(Ending::TimedOut { service });
+        self.end(|service| Ending::TimedOut { service });
     }
 }

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::Either;
 use holdoff_contract::{ServiceState, TaskClass, field_name};
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -140,12 +140,13 @@ where
         }
         asked.ask.bytes = request.body().size_hint().lower();
         match self.layer.gate.admit(&asked) {
-            Ok(place) => Either::Right(Box::pin(serve(
-                Box::new((self.inner.clone(), request)),
-                Box::new(asked),
-                place,
-                self.layer.overrun,
-            ))),
+            Ok(place) => {
+                let held = Box::new(Held {
+                    work: Some((self.inner.clone(), request)),
+                    asked,
+                });
+                Either::Right(Box::pin(serve(held, place, self.layer.overrun)))
+            }
             Err(refusal) => {
                 let (parts, body) = request.into_parts();
                 drain(&parts.headers, body);
@@ -159,14 +160,20 @@ fn refuse<B: Body>(refusal: Refusal) -> Answer<B> {
     refusal.into_response().map(GuardBody::refused)
 }
 
+/// What waits with a place.
+struct Held<S, ReqB> {
+    /// Gone when the handler is called, or refused.
+    work: Option<(S, Request<ReqB>)>,
+    asked: Asked,
+}
+
 /// Waits for the turn, runs the inner service under the permit, and leaves the permit with the response body.
 ///
 /// The future is made for every request, so it is kept small: an `async` block, which holds its captures once where an
-/// `async fn` holds its arguments twice, and the request in a box of its own, which ends when the handler is called.
+/// `async fn` holds its arguments twice, and what it works on in one box.
 #[expect(clippy::manual_async_fn, reason = "an async block holds its captures once")]
 fn serve<S, ReqB, ResB>(
-    held: Box<(S, Request<ReqB>)>,
-    asked: Box<Asked>,
+    mut held: Box<Held<S, ReqB>>,
     place: Place,
     overrun: Overrun,
 ) -> impl Future<Output = Result<Answer<ResB>, S::Error>>
@@ -180,13 +187,14 @@ where
         let permit = match place.turn().await {
             Ok(permit) => permit,
             Err(rejection) => {
-                let (parts, body) = held.1.into_parts();
-                drain(&parts.headers, body);
-                return Ok(refuse(asked.refusal(rejection)));
+                if let Some((_, request)) = held.work.take() {
+                    let (parts, body) = request.into_parts();
+                    drain(&parts.headers, body);
+                }
+                return Ok(refuse(held.asked.refusal(rejection)));
             }
         };
-        let is_head = held.1.method() == Method::HEAD;
-        let handled = handle(held);
+        let handled = handle(&mut held.work);
         let ended = match overrun {
             Overrun::Cut => permit.run(handled).await,
             Overrun::Finish => {
@@ -194,29 +202,28 @@ where
                 Run::Finished(handled, permit)
             }
         };
-        finish(ended, &asked, is_head)
+        finish(ended, &held.asked)
     }
 }
 
-/// Waits until the service is ready and calls it.
-async fn handle<S, ReqB>(mut held: Box<(S, Request<ReqB>)>) -> Result<S::Response, S::Error>
+/// Waits until the service is ready and calls it; the work is there.
+async fn handle<S, ReqB>(work: &mut Option<(S, Request<ReqB>)>) -> Result<S::Response, S::Error>
 where
     S: Service<Request<ReqB>>,
 {
-    poll_fn(|cx| held.0.poll_ready(cx)).await?;
-    let handled = {
-        let (mut service, request) = *held;
-        service.call(request)
+    if let Some((service, _)) = work {
+        poll_fn(|cx| service.poll_ready(cx)).await?;
+    }
+    let handled = match work.take() {
+        Some((mut service, request)) => service.call(request),
+        // Its only taker otherwise is a refusal, after which nothing is handled.
+        None => unreachable!("the work is taken here, once"),
     };
     handled.await
 }
 
 /// The answer to what was run.
-fn finish<ResB, E>(
-    ended: Run<Result<Response<ResB>, E>>,
-    asked: &Asked,
-    is_head: bool,
-) -> Result<Answer<ResB>, E>
+fn finish<ResB, E>(ended: Run<Result<Response<ResB>, E>>, asked: &Asked) -> Result<Answer<ResB>, E>
 where
     ResB: Body<Data = Bytes>,
 {
@@ -228,7 +235,7 @@ where
                 asked.advise(response.headers_mut(), false, false, ServiceState::Normal);
             }
             let failed = response.status().is_server_error();
-            if is_head {
+            if asked.is_head() {
                 // Its body is never sent, so nobody will say that it ended.
                 if failed {
                     permit.failed();

@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use super::Results;
 use super::targets::{Target, Verdict};
-use crate::calls::{self, Calls};
-use crate::decide::Costs;
+use crate::calls::{self, Calls, ClientFigures};
+use crate::decide::{Cost, Costs};
 use crate::instructions::Counts;
 use crate::machine::Header;
-use crate::serve::{self, Rates};
+use crate::route::{RouteCost, Routes};
+use crate::serve::{self, Rates, ServerFigures};
 use crate::stats::Spread;
 use crate::storm::{Figures, StackFigures, Storm, Trouble};
 
@@ -29,20 +30,8 @@ pub(super) fn page(
     let mut page = String::new();
     head(&mut page, header, results.smoke);
     if !targets.is_empty() {
-        put!(page, "### Targets\n\n| asked | measured | |\n|---|---|---|");
-        for Target {
-            asked,
-            measured,
-            verdict,
-        } in targets
-        {
-            let verdict = match verdict {
-                Verdict::Met => "met",
-                Verdict::Missed => "**missed**",
-            };
-            put!(page, "| {asked} | {measured} | {verdict} |");
-        }
-        put!(page, "");
+        put!(page, "### Targets\n");
+        table(&mut page, &TARGETS, targets);
     }
     let plot = |page: &mut String, name: &str, alt: &str| {
         if plots.contains(&name) {
@@ -56,6 +45,9 @@ pub(super) fn page(
     plot(&mut page, "calls.svg", "Overhead of a call");
     if let Some(costs) = &results.decide {
         of_decide(&mut page, costs);
+    }
+    if let Some(routes) = &results.route {
+        of_routes(&mut page, routes);
     }
     for rates in &results.throughput {
         of_rates(&mut page, rates, "Server throughput");
@@ -74,6 +66,15 @@ pub(super) fn page(
     }
     page
 }
+
+const TARGETS: [Column<Target>; 3] = [
+    ("asked", |of| of.asked.clone()),
+    ("measured", |of| of.measured.clone()),
+    ("", |of| match of.verdict {
+        Verdict::Met => "met".to_owned(),
+        Verdict::Missed => "**missed**".to_owned(),
+    }),
+];
 
 fn head(page: &mut String, header: &Header, smoke: bool) {
     if smoke {
@@ -117,10 +118,43 @@ fn head(page: &mut String, header: &Header, smoke: bool) {
     put!(page, "");
 }
 
+/// A column: its heading, and what it says of a row.
+type Column<T> = (&'static str, fn(&T) -> String);
+
+fn table<'a, T: 'a>(page: &mut String, columns: &[Column<T>], rows: impl IntoIterator<Item = &'a T>) {
+    let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    put!(
+        page,
+        "{}\n|{}",
+        line(columns.iter().map(|(heading, _)| (*heading).to_owned()).collect()),
+        "---|".repeat(columns.len())
+    );
+    for row in rows {
+        put!(page, "{}", line(columns.iter().map(|(_, of)| of(row)).collect()));
+    }
+    put!(page, "");
+}
+
 /// Median, with the quartiles behind it.
 fn ratio(spread: &Spread) -> String {
     format!("{:.3} ({:.3}-{:.3})", spread.median, spread.q1, spread.q3)
 }
+
+/// The same for nanoseconds.
+fn nanoseconds(spread: &Spread) -> String {
+    format!("{:.0} ({:.0}-{:.0})", spread.median, spread.q1, spread.q3)
+}
+
+const CALLS: [Column<ClientFigures>; 8] = [
+    ("client", |of| of.name.to_owned()),
+    ("p50 ratio", |of| ratio(&of.p50_ratio)),
+    ("p99 ratio", |of| ratio(&of.p99_ratio)),
+    ("processor time ratio", |of| ratio(&of.cpu_ratio)),
+    ("p50 us", |of| format!("{:.1}", of.p50_us.median)),
+    ("p99 us", |of| format!("{:.1}", of.p99_us.median)),
+    ("processor us", |of| format!("{:.1}", of.cpu_us.median)),
+    ("allocations", |of| format!("{:.1}", of.allocations)),
+];
 
 fn of_calls(page: &mut String, calls: &Calls) {
     let what = match calls.shape {
@@ -135,26 +169,7 @@ fn of_calls(page: &mut String, calls: &Calls) {
         calls.calls,
         calls.block
     );
-    put!(
-        page,
-        "| client | p50 ratio | p99 ratio | processor time ratio | p50 us | p99 us | processor us | allocations |"
-    );
-    put!(page, "|---|---|---|---|---|---|---|---|");
-    for client in &calls.clients {
-        put!(
-            page,
-            "| {} | {} | {} | {} | {:.1} | {:.1} | {:.1} | {:.1} |",
-            client.name,
-            ratio(&client.p50_ratio),
-            ratio(&client.p99_ratio),
-            ratio(&client.cpu_ratio),
-            client.p50_us.median,
-            client.p99_us.median,
-            client.cpu_us.median,
-            client.allocations
-        );
-    }
-    put!(page, "");
+    table(page, &CALLS, &calls.clients);
 }
 
 fn of_instructions(page: &mut String, counts: &[Counts]) {
@@ -192,6 +207,12 @@ fn of_instructions(page: &mut String, counts: &[Counts]) {
     put!(page, "");
 }
 
+const DECISIONS: [Column<Cost>; 3] = [
+    ("", |of| of.name.to_owned()),
+    ("ns, median (quartiles)", |of| nanoseconds(&of.ns)),
+    ("ratio", |of| format!("{:.2}", of.ratio.median)),
+];
+
 fn of_decide(page: &mut String, costs: &Costs) {
     put!(page, "### One decision, no socket\n");
     put!(
@@ -200,20 +221,37 @@ fn of_decide(page: &mut String, costs: &Costs) {
         costs.batches,
         costs.batch
     );
-    put!(page, "| | ns, median (quartiles) | ratio |\n|---|---|---|");
-    for cost in &costs.costs {
-        put!(
-            page,
-            "| {} | {:.0} ({:.0}-{:.0}) | {:.2} |",
-            cost.name,
-            cost.ns.median,
-            cost.ns.q1,
-            cost.ns.q3,
-            cost.ratio.median
-        );
-    }
-    put!(page, "");
+    table(page, &DECISIONS, &costs.costs);
 }
+
+const ROUTES: [Column<RouteCost>; 3] = [
+    ("", |of| of.name.to_owned()),
+    ("ns a request, median (quartiles)", |of| nanoseconds(&of.ns)),
+    ("ns over the first row", |of| nanoseconds(&of.added_ns)),
+];
+
+fn of_routes(page: &mut String, routes: &Routes) {
+    put!(
+        page,
+        "### One request through the router, no socket: GET with deadline, tier, class and attempt\n"
+    );
+    put!(
+        page,
+        "n = {} batches of {} requests to each, in turn.\n",
+        routes.batches,
+        routes.batch
+    );
+    table(page, &ROUTES, &routes.costs);
+}
+
+const RATES: [Column<ServerFigures>; 6] = [
+    ("", |of| of.name.to_owned()),
+    ("rate ratio", |of| ratio(&of.rate_ratio)),
+    ("ratio by processor time", |of| ratio(&of.cpu_ratio)),
+    ("requests/s", |of| format!("{:.0}", of.rate.median)),
+    ("processor us a request", |of| format!("{:.1}", of.cpu_us.median)),
+    ("server busy", |of| format!("{:.0} %", of.busy.median * 100.0)),
+];
 
 fn of_rates(page: &mut String, rates: &Rates, title: &str) {
     let what = match rates.shape {
@@ -230,25 +268,27 @@ fn of_rates(page: &mut String, rates: &Rates, title: &str) {
         rates.seconds,
         rates.connections
     );
-    put!(
-        page,
-        "| | rate ratio | ratio by processor time | requests/s | processor us a request | server busy |"
-    );
-    put!(page, "|---|---|---|---|---|---|");
-    for server in &rates.servers {
-        put!(
-            page,
-            "| {} | {} | {} | {:.0} | {:.1} | {:.0} % |",
-            server.name,
-            ratio(&server.rate_ratio),
-            ratio(&server.cpu_ratio),
-            server.rate.median,
-            server.cpu_us.median,
-            server.busy.median * 100.0
-        );
-    }
-    put!(page, "");
+    table(page, &RATES, &rates.servers);
 }
+
+const STORM: [Column<StackFigures>; 9] = [
+    ("", |of| of.name.to_owned()),
+    ("goodput", |of| percent(of, |run| run.goodput)),
+    ("attempts a request", |of| number(of, |run| Some(run.attempts), 2)),
+    ("held back unsent", |of| percent(of, |run| run.unsent)),
+    ("served", |of| percent(of, |run| run.served)),
+    ("critical served", |of| percent(of, |run| run.served_by_tier[0])),
+    ("refused", |of| percent(of, |run| run.refused)),
+    ("p99 of served, s", |of| number(of, |run| run.p99_seconds, 2)),
+    ("recovered after, s", |of| {
+        number(of, |run| run.recovered_seconds, 1)
+    }),
+];
+
+/// Without the goodput: nobody gets anything done while the workers stand still.
+const STALL: [Column<StackFigures>; 8] = [
+    STORM[0], STORM[2], STORM[3], STORM[4], STORM[5], STORM[6], STORM[7], STORM[8],
+];
 
 fn of_storm(page: &mut String, storm: &Storm) {
     let title = match storm.trouble {
@@ -268,30 +308,10 @@ fn of_storm(page: &mut String, storm: &Storm) {
         "n = {runs} runs of each, in turn, about {calls} calls each; {} workers; trouble from {begin:.1} s to {end:.1} s. Median of the runs (least-greatest).\n",
         storm.workers
     );
-    put!(
-        page,
-        "| | goodput | attempts a request | served | critical served | refused | p99 of served, s | recovered after, s |"
-    );
-    put!(page, "|---|---|---|---|---|---|---|---|");
-    for stack in &storm.stacks {
-        put!(
-            page,
-            "| {} | {} | {} | {} | {} | {} | {} | {} |",
-            stack.name,
-            match storm.trouble {
-                Trouble::Overload => percent(stack, |run| run.goodput),
-                // Nobody gets anything done while the workers stand still.
-                Trouble::Stall => "-".into(),
-            },
-            number(stack, |run| Some(run.attempts), 2),
-            percent(stack, |run| run.served),
-            percent(stack, |run| run.served_by_tier[0]),
-            percent(stack, |run| run.refused),
-            number(stack, |run| run.p99_seconds, 2),
-            number(stack, |run| run.recovered_seconds, 1)
-        );
+    match storm.trouble {
+        Trouble::Overload => table(page, &STORM, &storm.stacks),
+        Trouble::Stall => table(page, &STALL, &storm.stacks),
     }
-    put!(page, "");
 }
 
 fn percent(stack: &StackFigures, figure: impl Fn(&Figures) -> f64) -> String {

@@ -13,6 +13,7 @@ use crate::calls::Calls;
 use crate::decide::Costs;
 use crate::instructions::Counts;
 use crate::machine::Header;
+use crate::route::Routes;
 use crate::serve::Rates;
 use crate::storm::Storm;
 
@@ -33,6 +34,8 @@ pub struct Results {
     pub instructions: Vec<Counts>,
     /// Decision costs.
     pub decide: Option<Costs>,
+    /// What layers add to a request, no socket.
+    pub route: Option<Routes>,
     /// Throughput of servers, per kind of request.
     pub throughput: Vec<Rates>,
     /// Served against refused on one server, per kind of request.
@@ -66,7 +69,12 @@ impl Report {
     /// # Errors
     /// Never, as far as is known: the figures are numbers and words.
     pub fn new(header: &Header, results: &Results, beside: Option<&str>) -> anyhow::Result<Self> {
-        let targets = targets::judge(results);
+        // Figures that mean nothing meet and miss nothing.
+        let targets = if results.smoke {
+            Vec::new()
+        } else {
+            targets::judge(results)
+        };
         let plots = match beside {
             Some(_) => plot::all(results),
             None => Vec::new(),

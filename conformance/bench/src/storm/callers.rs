@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use holdoff::reqwest;
-use http::StatusCode;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use reqwest_middleware::ClientWithMiddleware;
 use reqwest_retry::RetryTransientMiddleware;
 use reqwest_retry::policies::ExponentialBackoff;
@@ -35,13 +35,21 @@ pub(super) enum End {
     Served,
     /// Told that it will not be served.
     Refused,
+    /// The same without a request on the wire, by what an earlier answer said.
+    HeldBack,
     /// No answer in time, or a broken one.
     Failed,
 }
 
+fn by_tenant(headers: &HeaderMap) -> Option<&[u8]> {
+    headers.get(TENANT).map(HeaderValue::as_bytes)
+}
+
 impl Caller {
-    pub(super) fn holdoff() -> Self {
-        Self::Holdoff(holdoff::Client::new())
+    pub(super) fn holdoff() -> anyhow::Result<Self> {
+        // The servers know their callers by this field, so a refusal of one tenant must not hold back another.
+        let client = holdoff::Client::builder().identify(by_tenant).build()?;
+        Ok(Self::Holdoff(client))
     }
 
     pub(super) fn retrying(retries: Retries) -> anyhow::Result<Self> {
@@ -67,14 +75,13 @@ impl Caller {
         let limit = clock::now() + call.patience;
         let done = tokio::time::timeout_at(limit.into(), self.send(url, call)).await;
         let end = match done {
-            Ok(Ok(status)) if status.is_success() => End::Served,
-            Ok(Ok(StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)) => End::Refused,
-            Ok(Ok(_) | Err(_)) | Err(_) => End::Failed,
+            Ok(Ok(end)) => end,
+            Ok(Err(_)) | Err(_) => End::Failed,
         };
         (end, clock::now())
     }
 
-    async fn send(&self, url: &str, call: &Arrival) -> anyhow::Result<StatusCode> {
+    async fn send(&self, url: &str, call: &Arrival) -> anyhow::Result<End> {
         let tenant = format!("tenant-{}", call.tenant);
         let work = call.work.as_micros().to_string();
         let phase = call.phase.to_string();
@@ -99,13 +106,18 @@ impl Caller {
                     .deadline(call.patience);
                 match request.body("{}").send().await {
                     Ok(response) => response,
-                    Err(error) if error.is_overloaded() => return Ok(StatusCode::SERVICE_UNAVAILABLE),
+                    Err(error) if error.is_overloaded() && error.attempts() == 0 => return Ok(End::HeldBack),
+                    Err(error) if error.is_overloaded() => return Ok(End::Refused),
                     Err(error) => return Err(error.into()),
                 }
             }
         };
         let status = response.status();
         response.bytes().await?;
-        Ok(status)
+        Ok(match status {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => End::Refused,
+            status if status.is_success() => End::Served,
+            _ => End::Failed,
+        })
     }
 }

@@ -49,8 +49,11 @@ pub struct Figures {
     pub calls: usize,
     /// Share of the workers' time that became answers in time, while the load was high or the workers stood still.
     pub goodput: f64,
-    /// Requests that reached the server for each call.
+    /// Requests that reached the server for each call, whoever made it: a call that was held back counts with none, one that
+    /// was tried four times with four.
     pub attempts: f64,
+    /// Share of calls that ended without a request: their client knew already.
+    pub unsent: f64,
     /// 99th percentile of the time to an answer, of calls that were served, seconds.
     pub p99_seconds: Option<f64>,
     /// Share of calls that were served in time.
@@ -116,7 +119,10 @@ pub(super) fn judge(
         p99_seconds: quantile_of(&mut times, 0.99),
         served: share(of.iter(), |record| record.served()),
         served_by_tier: [Tier::Critical, Tier::NonSheddable, Tier::Deferrable].map(by_tier),
-        refused: share(of.iter(), |record| record.end == End::Refused),
+        unsent: share(of.iter(), |record| record.end == End::HeldBack),
+        refused: share(of.iter(), |record| {
+            matches!(record.end, End::Refused | End::HeldBack)
+        }),
         recovered_seconds: recovered(records, phases).map(|after| after.as_secs_f64()),
         line: line(records, phases),
     }
@@ -213,12 +219,14 @@ mod tests {
             .collect();
         records.push(record(5_000, 900, Tier::Deferrable, End::Failed));
         records.push(record(5_000, 10, Tier::Deferrable, End::Refused));
-        let figures = judge(&records, &phases(), [0, 24, 99], 1, Judged::Trouble);
+        records.push(record(5_000, 0, Tier::Deferrable, End::HeldBack));
+        let figures = judge(&records, &phases(), [0, 26, 99], 1, Judged::Trouble);
         // Ten tasks of 100 ms in four seconds of one worker.
         assert!((figures.goodput - 0.25).abs() < 1e-9, "{}", figures.goodput);
         assert!((figures.attempts - 2.0).abs() < 1e-9, "{}", figures.attempts);
         assert_eq!(figures.served_by_tier, [1.0, 0.0, 0.0]);
-        assert!((figures.refused - 1.0 / 12.0).abs() < 1e-9);
+        assert!((figures.refused - 2.0 / 13.0).abs() < 1e-9);
+        assert!((figures.unsent - 1.0 / 13.0).abs() < 1e-9);
         assert_eq!(figures.p99_seconds, Some(0.2));
     }
 

@@ -209,7 +209,7 @@ fn once(stack: Stack, plan: Plan, trouble: Trouble, seed: u64) -> anyhow::Result
     })?;
     let caller = match stack {
         Stack::Others { retries, .. } => Caller::retrying(retries)?,
-        Stack::Holdoff => Caller::holdoff(),
+        Stack::Holdoff => Caller::holdoff()?,
     };
     let url = format!("{}/work", host.url());
     let calls = arrivals(&phases, plan.workers, plan.hurry, seed);

@@ -8,6 +8,7 @@ use holdoff_contract::{Code, Granularity, Hint, Overload, Retry, ServiceState};
 
 use super::product::index;
 use super::{Ask, Door, HintKind, Hinter, Look, Turn, Verdict};
+use crate::scenario::Tasks;
 use crate::time::{MS, Nanos, SECOND, whole};
 use crate::workload::Class;
 
@@ -88,7 +89,11 @@ impl Baseline {
             waiting: 0,
             work: 0,
             empty_at: 0,
-            means: [short, long, crate::workload::mean_need() * SECOND as f64],
+            means: [
+                short,
+                long,
+                crate::workload::mean_need(Tasks::ShortAndLong) * SECOND as f64,
+            ],
             windows: [Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW)],
             next: [0; 2],
             p95: [2 * Class::Short.mean(), 2 * Class::Long.mean()],

@@ -9,9 +9,9 @@ use holdoff_admission::{
 use holdoff_contract::{Overload, Retry};
 
 use super::{Ask, Door, HintKind, Hinter, Look, Turn, Verdict};
-use crate::scenario::{Scenario, TENANTS};
+use crate::scenario::{Scenario, TENANTS, Tasks};
 use crate::time::{Nanos, Origin, whole};
-use crate::workload::Class;
+use crate::workload::{Class, ONE_CLASS_MEAN_MS, ONE_CLASS_P95_MS};
 
 /// The controller with the tickets it gave out.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Product {
 /// Whether callers are known to the controller, so that it can stop those that come back too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// Each client process is a caller, and each call has an Idempotency-Key.
+    /// The controller knows the callers apart, and each call has an Idempotency-Key.
     On,
     /// Nothing is known of callers.
     Off,
@@ -43,6 +43,19 @@ const QUEUE_PER_WORKER: u32 = 64;
 
 /// The profile an operator would write for the simulated service: two classes, the wait bound, defaults otherwise.
 pub(crate) fn profile(scenario: &Scenario) -> Profile {
+    if scenario.tasks == Tasks::OneClass {
+        // As holdoff-bench has it: what it says is how many workers there are and how long a task takes.
+        let class = ClassProfile {
+            mean_ms: ONE_CLASS_MEAN_MS,
+            p95_ms: Some(ONE_CLASS_P95_MS),
+            ..ClassProfile::default()
+        };
+        return Profile {
+            workers: scenario.workers,
+            classes: BTreeMap::from([(Class::Short.name().to_owned(), class)]),
+            ..Profile::default()
+        };
+    }
     let class = |class: Class, deadline_ms| {
         let mean_ms = class.mean() as f64 / 1e6;
         ClassProfile {
@@ -151,7 +164,7 @@ impl Door for Product {
             Edge::Off => self.controller.admit(instant, work, &mut ()),
             Edge::On => {
                 let caller = Caller {
-                    id: u64::from(ask.process),
+                    id: u64::from(ask.caller),
                     key: Some(u64::from(ask.call)),
                     attempt: u8::try_from(ask.attempt).ok(),
                 };
