@@ -6,9 +6,11 @@
 //! figure means and holds the last results.
 
 pub mod calls;
+pub mod child;
 mod clock;
 pub mod decide;
 mod host;
+pub mod instructions;
 pub mod machine;
 pub mod report;
 pub mod route;

@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 use holdoff_bench::machine::Started;
 use holdoff_bench::report::{self, Report, Results};
 use holdoff_bench::storm::{Trouble, Variants};
-use holdoff_bench::{calls, decide, route, serve, storm};
+use holdoff_bench::{calls, child, decide, instructions, route, serve, storm};
 
 /// Holdoff side by side with plain reqwest, reqwest-retry, bare axum and tower's limits, on loopback. Markdown goes to
 /// stdout, or with plots and JSON to a file.
@@ -24,9 +24,12 @@ struct Args {
     /// Rounds of calls and of throughput; each gives one ratio.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=1000))]
     rounds: Option<u32>,
-    /// Calls of each client in a round.
+    /// Calls of each client in a round, and those that instructions are counted of.
     #[arg(long, value_parser = clap::value_parser!(u32).range(20..=100_000))]
     calls: Option<u32>,
+    /// Calls that a client makes in a row before the next has its turn; 1 lets them take turns call by call.
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    block: u16,
     /// Connections that keep a server busy.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
@@ -45,12 +48,20 @@ struct Args {
     /// Replace the results section of this document (docs/BENCHMARKS.md), JSON and plots beside it.
     #[arg(long, value_name = "FILE")]
     update: Option<PathBuf>,
+    /// Be the server of the calls: what this program starts itself as.
+    #[arg(long, hide = true)]
+    serve_calls: bool,
+    /// Make calls and nothing else: what this program starts itself as to have them counted.
+    #[arg(long, hide = true, num_args = 4, value_names = ["CLIENT", "SHAPE", "COUNT", "URL"])]
+    make_calls: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Call overhead of clients.
     Calls,
+    /// The same in instructions, where valgrind is installed.
+    Instructions,
     /// Cost of one decision.
     Decide,
     /// What a layer adds to a request, without a socket.
@@ -73,6 +84,12 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
+    if args.serve_calls {
+        return child::serve(say);
+    }
+    if let Some([client, shape, count, url]) = args.make_calls.as_deref() {
+        return calls::make(client, shape, count.parse()?, url);
+    }
     if let Some(document) = &args.update {
         report::check_document(document)?;
     }
@@ -110,11 +127,17 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
         let plan = calls::Plan {
             rounds,
             calls: args.calls.unwrap_or(of(1000, 40)) as usize,
+            block: usize::from(args.block),
+            seed: args.seed,
         };
-        for shape in [calls::Shape::Get, calls::Shape::Post] {
+        for shape in calls::Shape::ALL {
             note(&format!("calls: {shape:?}"));
             results.calls.push(calls::measure(plan, shape)?);
         }
+    }
+    // Too slow for a smoke where nobody asks for it.
+    if wanted(Part::Instructions) && !(args.smoke && args.only.is_empty()) {
+        results.instructions = count_instructions(args)?;
     }
     if wanted(Part::Decide) {
         note("decisions");
@@ -161,6 +184,21 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
         }
     }
     Ok(results)
+}
+
+fn count_instructions(args: &Args) -> anyhow::Result<Vec<instructions::Counts>> {
+    if !instructions::is_possible() {
+        let why = "valgrind is not installed: no instructions are counted";
+        anyhow::ensure!(!args.only.contains(&Part::Instructions), why);
+        note(why);
+        return Ok(Vec::new());
+    }
+    let calls = args.calls.unwrap_or(if args.smoke { 20 } else { 1000 });
+    let count = |shape| {
+        note(&format!("instructions: {shape:?}"));
+        instructions::measure(calls, shape)
+    };
+    calls::Shape::ALL.into_iter().map(count).collect()
 }
 
 #[expect(clippy::print_stdout, reason = "the program's output")]

@@ -21,6 +21,7 @@ fn unknown_arguments_and_values_out_of_range_end_with_2_and_say_what_is_allowed(
         (&["--only", "everything"], "everything"),
         (&["--rounds", "2"], "3..=1000"),
         (&["--calls", "7"], "20..=100000"),
+        (&["--block", "0"], "1..=10000"),
         (&["--connections", "0"], "1..=1024"),
         (&["--storms", "51"], "1..=50"),
         (&["--workers", "33"], "1..=32"),

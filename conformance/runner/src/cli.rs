@@ -20,6 +20,7 @@ use crate::report::{CaseReport, Conclusion, RunReport};
 use crate::requirement::Requirement;
 use crate::run::{self, Profile, RunContext, Selection, Target};
 use crate::server_drive::ServerTarget;
+use crate::survey::{self, SurveyArgs};
 use crate::vector::Vectors;
 use crate::{adapter, clock, render, report, slack};
 
@@ -80,6 +81,8 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Measure what clients do with a hint, side by side and without a verdict
+    Survey(Box<SurveyArgs>),
     /// List the cases and the requirements that they speak for
     #[command(after_help = EXIT_CODES)]
     List {
@@ -147,6 +150,7 @@ pub async fn main(cli: Cli) -> ExitCode {
 async fn dispatch(command: Command) -> anyhow::Result<u8> {
     match command {
         Command::List { json, cases } => list(json, &load(cases.as_ref())?),
+        Command::Survey(args) => survey::survey(*args).await,
         Command::Client { adapter, common } => {
             judge(Judged::of("client", At::Adapter(adapter), &common)?, common).await
         }

@@ -11,6 +11,7 @@
 //!   [`relay_drive`] plays both ends and judges what stands between them.
 //! - `grpc_drive` does both in gRPC.
 //! - [`verdict`] and [`report`] say what came out.
+//! - [`survey`] plays the same few answers to many clients and measures them, without a verdict.
 
 pub mod adapter;
 pub mod case;
@@ -25,5 +26,6 @@ pub mod requirement;
 pub mod run;
 pub mod server_drive;
 pub mod slack;
+pub mod survey;
 pub mod vector;
 pub mod verdict;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{BareItem, Item, ItemSerializer, Parser, StringRef};
 
 use crate::Tier;
@@ -199,35 +199,29 @@ impl RequestFields {
             Attempt::FIRST => HeaderValue::from_static("1"),
             later => HeaderValue::from(u16::from(later.get())),
         };
-        let values = [
-            (header::OVERLOAD_DEADLINE_MS, self.deadline.map(ms)),
-            (
-                header::OVERLOAD_TIER,
-                self.tier.map(|tier| HeaderValue::from_static(tier.as_str())),
-            ),
-            (
-                header::OVERLOAD_TASK_CLASS,
-                self.task_class.as_ref().and_then(class),
-            ),
-            (
-                header::OVERLOAD_TENANT,
-                self.tenant.as_ref().and_then(|tenant| string(tenant.as_str())),
-            ),
-            (header::OVERLOAD_ATTEMPT, self.attempt.map(attempt)),
-            (header::OVERLOAD_COST_MS, self.cost.map(ms)),
-            (
-                header::IDEMPOTENCY_KEY,
-                self.idempotency_key.as_ref().and_then(|key| string(key.as_str())),
-            ),
-        ];
-        let had_some = !headers.is_empty();
-        for (name, value) in values {
-            match value {
-                Some(value) => drop(headers.insert(name, value)),
-                None if had_some => drop(headers.remove(name)),
-                None => {}
-            }
-        }
+        // Looking at the names that are there costs less than looking up seven that are mostly not.
+        let had_some = headers.keys().any(|name| is_ours(name.as_str()));
+        let mut put = |field: usize, value: Option<HeaderValue>| match value {
+            Some(value) => drop(headers.insert(&FIELDS[field], value)),
+            None if had_some => drop(headers.remove(&FIELDS[field])),
+            None => {}
+        };
+        put(DEADLINE, self.deadline.map(ms));
+        put(
+            TIER,
+            self.tier.map(|tier| HeaderValue::from_static(tier.as_str())),
+        );
+        put(CLASS, self.task_class.as_ref().and_then(class));
+        put(
+            TENANT,
+            self.tenant.as_ref().and_then(|tenant| string(tenant.as_str())),
+        );
+        put(ATTEMPT, self.attempt.map(attempt));
+        put(COST, self.cost.map(ms));
+        put(
+            KEY,
+            self.idempotency_key.as_ref().and_then(|key| string(key.as_str())),
+        );
     }
 }
 
@@ -236,7 +230,7 @@ fn whole_ms(duration: Duration) -> u32 {
     u32::try_from(duration.min(MAX_DEADLINE).as_millis()).unwrap_or(u32::MAX)
 }
 
-/// The fields that are read, in one order; the constants below are places in it.
+/// The fields, in one order; the constants below are places in it.
 const NAMES: [&str; 7] = [
     "overload-deadline-ms",
     "overload-tier",
@@ -246,6 +240,15 @@ const NAMES: [&str; 7] = [
     "overload-cost-ms",
     "idempotency-key",
 ];
+static FIELDS: [HeaderName; NAMES.len()] = [
+    header::OVERLOAD_DEADLINE_MS,
+    header::OVERLOAD_TIER,
+    header::OVERLOAD_TASK_CLASS,
+    header::OVERLOAD_TENANT,
+    header::OVERLOAD_ATTEMPT,
+    header::OVERLOAD_COST_MS,
+    header::IDEMPOTENCY_KEY,
+];
 const DEADLINE: usize = 0;
 const TIER: usize = 1;
 const CLASS: usize = 2;
@@ -253,6 +256,11 @@ const TENANT: usize = 3;
 const ATTEMPT: usize = 4;
 const COST: usize = 5;
 const KEY: usize = 6;
+
+/// May this be one of those fields?
+fn is_ours(name: &str) -> bool {
+    name.starts_with("overload-") || name == NAMES[KEY]
+}
 
 /// The lines of those fields, found in one pass: most requests have few fields, and looking up seven names that are
 /// mostly absent costs more than looking at each that is there.
@@ -272,7 +280,7 @@ impl<'a> Lines<'a> {
         let mut lines = Self::default();
         for (name, value) in headers {
             let name = name.as_str();
-            if !name.starts_with("overload-") && name != NAMES[KEY] {
+            if !is_ours(name) {
                 continue;
             }
             if let Some(at) = NAMES.iter().position(|known| *known == name) {

@@ -231,6 +231,16 @@ impl Call {
         self.stop(StopReason::Cancelled, now, destination, events);
     }
 
+    /// How the call ended, once it has; what [`Self::next_action`] would answer then, without a destination to lock.
+    pub fn ended(&self, now: Instant) -> Option<Finish> {
+        self.has_ended().then(|| self.finish(now))
+    }
+
+    /// Is the call over?
+    pub const fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Delivered | Phase::Stopped(_))
+    }
+
     /// What is left of the call's deadline, for the bounded reading of a refusal's body (SEC-08). `None` without one.
     pub fn time_left(&self, now: Instant) -> Option<Duration> {
         self.deadline

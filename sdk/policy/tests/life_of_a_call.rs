@@ -9,7 +9,7 @@
 mod common;
 
 use common::*;
-use holdoff_contract::{Attempt, Hint, Tier};
+use holdoff_contract::{Attempt, Hint, Overload, Retry, Tier};
 use holdoff_policy::{Action, CallSpec, Destination, Finish, Incoming, Outcome, Policy, StopReason};
 use std::time::Duration;
 
@@ -416,4 +416,28 @@ fn every_knob_is_refused_by_name_outside_its_range() {
         assert!(refused.ends_with(message), "{refused}");
     }
     assert_eq!(Policy::builder().build(), Ok(Policy::default()));
+}
+
+#[test]
+fn how_a_call_ended_is_known_without_its_destination() {
+    let mut world = World::new(Policy::default());
+    let mut served = world.call(get());
+    let _ = world.send(&mut served);
+    assert!(!served.has_ended());
+    assert_eq!(served.ended(world.now), None);
+    world.tell(&mut served, Outcome::Success);
+    assert_eq!(served.ended(world.now), Some(Finish::Deliver));
+
+    let mut refused_for_good = world.call(get());
+    let _ = world.send(&mut refused_for_good);
+    let refusal = Overload {
+        retry: Retry::No,
+        ..after(1000)
+    };
+    world.tell(&mut refused_for_good, refused(refusal));
+    assert!(refused_for_good.has_ended());
+    let Some(Finish::GiveUp(give_up)) = refused_for_good.ended(world.now) else {
+        panic!("it was delivered");
+    };
+    assert_eq!(give_up.why, StopReason::RetryForbidden);
 }

@@ -1,9 +1,8 @@
 //! Bodies on their way through the layer, with what reqwest would otherwise have to work out again.
 //!
-//! reqwest keeps to itself whether a body can be cloned, so the two kinds are told apart once, when a call begins. And
-//! its requests and responses have more in them than the `http` types that the layer speaks: a parsed URL on both
-//! sides, its own body inside the response. Parsing and wrapping those for each call cost a fifth of a call on
-//! loopback, so they travel with the body.
+//! reqwest keeps to itself whether a body can be cloned, so where its requests go through a tower service (the
+//! middleware) the two kinds are told apart once, when a call begins. On the way back, a response of reqwest's has more
+//! in it than the `http` type that a refusal is read from, so it stays whole as long as nobody reads its body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,14 +11,6 @@ use bytes::Bytes;
 use holdoff_tower::ReplayBody;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use url::Url;
-
-/// What is sent, and where to.
-#[derive(Debug)]
-pub(crate) struct Body {
-    pub(crate) payload: Payload,
-    /// The URI of the call, parsed; an attempt at another instance has another.
-    pub(crate) url: Url,
-}
 
 /// What is sent.
 #[derive(Debug)]
@@ -55,19 +46,6 @@ impl ReplayBody for Payload {
             Self::Bytes(bytes) => Some(Self::Bytes(bytes.clone())),
             Self::Stream(_) => None,
         }
-    }
-}
-
-impl ReplayBody for Body {
-    fn replay(&self) -> Option<Self> {
-        Some(Self {
-            payload: self.payload.replay()?,
-            url: self.url.clone(),
-        })
-    }
-
-    fn can_replay(&self) -> bool {
-        matches!(self.payload, Payload::Bytes(_))
     }
 }
 

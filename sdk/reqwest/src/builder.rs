@@ -200,7 +200,7 @@ impl ClientBuilder {
         };
         let http = self.http.retry(reqwest::retry::never()).redirect(policy);
         let client = http.build().map_err(Error::request)?;
-        Ok(Client::over(Transport { client, redirects }, &self.layer.build()))
+        Ok(Client::over(Transport { client, redirects }, self.layer.build()))
     }
 
     /// The client, over a reqwest client that exists already; see [`Client::wrap`] for what that client must be.
@@ -220,7 +220,7 @@ impl ClientBuilder {
                 client,
                 redirects: Redirects::Theirs,
             },
-            &self.layer.build(),
+            self.layer.build(),
         ))
     }
 

@@ -1,11 +1,15 @@
 //! The client.
 
-use holdoff_tower::{CallFuture, CallOptions, Counters, Error, OverloadLayer, OverloadService, ResponseBody};
+use std::pin::pin;
+use std::sync::Arc;
+
+use holdoff_tower::carrier::Answered;
+use holdoff_tower::{CallOptions, Counters, Error, OverloadLayer, ResponseBody};
 use http::Method;
 use reqwest::{IntoUrl, Request, Response, ResponseBuilderExt};
-use tower_layer::Layer;
 
-use crate::body::{Answer, Body};
+use crate::body::Answer;
+use crate::parcel::{Maker, Parcel};
 use crate::transport::{Redirects, Transport};
 use crate::{ClientBuilder, RequestBuilder};
 
@@ -13,7 +17,13 @@ use crate::{ClientBuilder, RequestBuilder};
 /// counters, so make one and keep it.
 #[derive(Clone, Debug)]
 pub struct Client {
-    service: OverloadService<Transport>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    transport: Transport,
+    layer: OverloadLayer,
 }
 
 impl Client {
@@ -48,13 +58,13 @@ impl Client {
                 client,
                 redirects: Redirects::Theirs,
             },
-            &default_layer(),
+            default_layer(),
         )
     }
 
-    pub(crate) fn over(transport: Transport, layer: &OverloadLayer) -> Self {
+    pub(crate) fn over(transport: Transport, layer: OverloadLayer) -> Self {
         Self {
-            service: layer.layer(transport),
+            shared: Arc::new(Shared { transport, layer }),
         }
     }
 
@@ -90,7 +100,7 @@ impl Client {
 
     /// Starts a request with any method.
     pub fn request<U: IntoUrl>(&self, method: Method, url: U) -> RequestBuilder {
-        RequestBuilder::new(self.clone(), self.service.get_ref().client.request(method, url))
+        RequestBuilder::new(self.clone(), self.shared.transport.client.request(method, url))
     }
 
     /// Makes the call that a reqwest request describes; its `timeout` is the deadline of the whole call.
@@ -105,32 +115,38 @@ impl Client {
     ///
     /// # Errors
     /// See [`RequestBuilder::send`].
-    pub async fn execute_with(&self, request: Request, options: CallOptions) -> Result<Response, Error> {
-        // Begun when polled: the span and the inbound request around the call are those of whoever awaits it.
-        Ok(into_reqwest(self.begin(request, options)?.await?))
+    pub async fn execute_with(&self, request: Request, mut options: CallOptions) -> Result<Response, Error> {
+        options.deadline = options.deadline.or_else(|| request.timeout().copied());
+        let mut parcel = self.parcel(request, Maker::Others);
+        let answered = pin!(self.layer().carry(&mut parcel, options)).await?;
+        Ok(handed_on(answered))
     }
 
-    /// The call, which sends nothing until it is polled.
-    fn begin(&self, request: Request, mut options: CallOptions) -> Result<CallFuture<Answer>, Error> {
-        options.deadline = options.deadline.or_else(|| request.timeout().copied());
-        let url = request.url().clone();
-        let request = http::Request::<reqwest::Body>::try_from(request).map_err(Error::request)?;
-        let request = request.map(|body| Body {
-            payload: body.into(),
-            url,
-        });
-        Ok(self.service.oneshot(request, options))
+    pub(crate) fn parcel(&self, request: Request, maker: Maker) -> Parcel<'_> {
+        Parcel::new(&self.shared.transport, request, maker)
+    }
+
+    pub(crate) fn layer(&self) -> &OverloadLayer {
+        &self.shared.layer
     }
 
     /// The counts of all calls through this client and its clones.
     pub fn counters(&self) -> &Counters {
-        self.service.counters()
+        self.shared.layer.counters()
     }
 }
 
 impl Default for Client {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// As reqwest hands it on.
+pub(crate) fn handed_on(answered: Answered<Response, Answer>) -> Response {
+    match answered {
+        Answered::AsItCame(response) => response,
+        Answered::LookedInto(response) => into_reqwest(response),
     }
 }
 

@@ -35,6 +35,7 @@ pub mod adapter;
 mod body;
 mod builder;
 mod client;
+mod parcel;
 mod request;
 mod transport;
 

@@ -1,6 +1,7 @@
 //! One request, in reqwest's manner.
 
 use std::fmt::Display;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use reqwest::{Body, Response};
 use serde::Serialize;
 
 use crate::Client;
+use crate::client::handed_on;
+use crate::parcel::Maker;
 
 /// Builds a request and makes the call. A bad value is told by [`Self::send`], as reqwest does it.
 #[derive(Debug)]
@@ -228,8 +231,15 @@ impl RequestBuilder {
     /// [`Error::is_request`] where the request could not be built, [`Error::is_overloaded`] where the server refused
     /// it, else a failure of the transport or the end of the deadline.
     pub async fn send(self) -> Result<Response, Error> {
-        let client = self.client.clone();
-        let (request, options) = self.build()?;
-        client.execute_with(request, options).await
+        if let Some(error) = self.invalid {
+            return Err(error);
+        }
+        let request = match self.request.build() {
+            Ok(request) => request,
+            Err(error) => return Err(Error::request(error)),
+        };
+        let mut parcel = self.client.parcel(request, Maker::Builder);
+        let answered = pin!(self.client.layer().carry(&mut parcel, self.options)).await?;
+        Ok(handed_on(answered))
     }
 }

@@ -4,6 +4,9 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use holdoff_policy::StopReason;
 use holdoff_reqwest::{Client, reqwest};
 use support::{Reply, Server, answer, ms, now, ok, window};
@@ -204,4 +207,55 @@ async fn real_time_a_refusal_behind_a_redirect_is_obeyed() {
     let seen = second.seen();
     let gap = seen[1].arrived - seen[0].answered.unwrap();
     assert!(gap >= ms(198), "{gap:?}");
+}
+
+#[tokio::test]
+async fn real_time_what_an_attempt_says_goes_along_to_another_origin_and_the_hook_is_called_once() {
+    let second = Server::start(|_, _| ok()).await;
+    let to = second.url("/there");
+    let first = Server::start(move |_, _| redirect("307 Temporary Redirect", &to)).await;
+    for hooked in [false, true] {
+        let called = Arc::new(AtomicUsize::new(0));
+        let mut builder = Client::builder();
+        if hooked {
+            let called = Arc::clone(&called);
+            builder = builder.before_send(move |fields, _| {
+                let number = called.fetch_add(1, Ordering::Relaxed);
+                fields.insert("x-hooked", number.into());
+            });
+        }
+        let client = builder.build().unwrap();
+        let call = client.get(first.url("/here")).deadline(ms(5000));
+        let call = call.task_class("lint").idempotency_key("job-1");
+        assert_eq!(call.send().await.unwrap().status(), 200);
+        assert_eq!(called.load(Ordering::Relaxed), usize::from(hooked));
+
+        let (here, there) = (first.seen().pop().unwrap(), second.seen().pop().unwrap());
+        for name in [
+            "overload-attempt",
+            "overload-task-class",
+            "overload-deadline-ms",
+            "idempotency-key",
+            "x-hooked",
+        ] {
+            assert_eq!(here.field(name), there.field(name), "{name}, hooked: {hooked}");
+        }
+        assert_eq!(there.field("overload-attempt"), Some("1"));
+        assert_eq!(there.field("x-hooked").is_some(), hooked);
+    }
+}
+
+#[tokio::test]
+async fn real_time_the_deadline_binds_a_redirect_to_another_origin_too() {
+    let second = Server::start(|_, _| Reply::Hang).await;
+    let to = second.url("/there");
+    let first = Server::start(move |_, _| redirect("307 Temporary Redirect", &to)).await;
+    let begun = now();
+    let call = Client::new().get(first.url("/here")).deadline(ms(400));
+    let error = call.send().await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(error.why(), Some(StopReason::DeadlineExceeded));
+    let took = now() - begun;
+    assert!(took >= ms(400) && took < ms(4000), "{took:?}");
+    assert_eq!((first.seen().len(), second.seen().len()), (1, 1));
 }

@@ -3,12 +3,13 @@
 //! Time comes from tokio's clock, so that a test may pause it; it is handed on as `std::time::Instant`, which is
 //! what the policy takes. Tokio's timer rounds up to the next millisecond: it is late by up to one, never early.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{Rng, SeedableRng, TryRng, rngs::StdRng};
 
 /// Monotonic time.
 #[expect(
@@ -69,13 +70,37 @@ impl Entropy {
         Self::Given(Box::new(Mutex::new(rng)))
     }
 
-    /// Hands the generator to a closure that draws from it.
+    /// A generator that is fetched, and where one was handed in locked, only for what is drawn: most calls draw nothing.
+    pub(crate) fn draw(&self) -> Draw<'_> {
+        Draw(self)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the one place that draws entropy")]
-    pub(crate) fn with<T>(&self, draw: impl FnOnce(&mut dyn Rng) -> T) -> T {
+    fn with<T>(&self, draw: impl FnOnce(&mut dyn Rng) -> T) -> T {
         match self {
             Self::Thread => draw(&mut rand::rng()),
             Self::Given(rng) => draw(&mut *rng.lock().unwrap_or_else(PoisonError::into_inner)),
         }
+    }
+}
+
+/// Draws from an [`Entropy`].
+pub(crate) struct Draw<'a>(&'a Entropy);
+
+impl TryRng for Draw<'_> {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(self.0.with(|rng| rng.next_u32()))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.0.with(|rng| rng.next_u64()))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.0.with(|rng| rng.fill_bytes(bytes));
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use holdoff_contract::write::Audience;
 use holdoff_contract::{Attempt, CalledAs, RequestFields, Tenant, field_name};
 use holdoff_policy::Incoming;
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, StatusCode};
 
 use crate::clock;
 use crate::error::{Error, PassUp};
@@ -178,20 +178,24 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches this call, unless its method or its options say that it only reads.
-    pub(crate) fn begin<B>(request: &Request<B>, options: &CallOptions) -> Self {
-        let reads = request.method().is_safe() || options.reads_only;
-        let keyed =
-            options.idempotency_key.is_some() || request.headers().contains_key(field_name::IDEMPOTENCY_KEY);
+    pub(crate) fn begin(method: &Method, headers: &HeaderMap, options: &CallOptions) -> Self {
+        let reads = method.is_safe() || options.reads_only;
+        let inbound = if reads { None } else { Inbound::current() };
+        let keyed = || options.idempotency_key.is_some() || headers.contains_key(field_name::IDEMPOTENCY_KEY);
         Self {
-            inbound: if reads { None } else { Inbound::current() },
-            repeatable: keyed || request.method().is_idempotent(),
+            // Asked for only where somebody may be told.
+            repeatable: inbound.is_some() && (method.is_idempotent() || keyed()),
+            inbound,
         }
     }
 
     /// The call is over.
-    pub(crate) fn end<B>(mut self, result: &Result<Response<B>, Error>) {
+    pub(crate) fn end(&mut self, result: Result<StatusCode, &Error>) {
+        if self.inbound.is_none() {
+            return;
+        }
         let nothing_done = match result {
-            Ok(response) => response.status().is_client_error(),
+            Ok(status) => status.is_client_error(),
             Err(error) => !error.may_have_applied() && (error.attempts() <= 1 || !self.repeatable),
         };
         if nothing_done {

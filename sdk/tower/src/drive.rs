@@ -4,25 +4,24 @@
 //! get right is bookkeeping: a call that is dropped anywhere gives back what it holds, a connection is freed before
 //! a wait, a service is polled ready before it is called and not kept ready while nobody calls it.
 
-use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
 use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_policy::{
-    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Replay, Send as Sending, StopReason,
+    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Send as Sending, StopReason,
 };
-use http::{Request, Response};
+use http::{HeaderMap, Response};
 use http_body::Body;
-use tower_service::Service;
 use tracing::{Instrument, Span};
 
-use crate::body::{ReplayBody, ResponseBody};
+use crate::body::ResponseBody;
+use crate::carrier::{Answered, Carrier, Readiness};
 use crate::clock;
 use crate::error::{BoxError, Error, Failure};
 use crate::options::CallReport;
-use crate::origin;
 use crate::plan::Plan;
 use crate::reject::{self, Receipt};
 use crate::service::Shared;
@@ -30,129 +29,185 @@ use crate::telemetry::{Buffer, Waits};
 
 /// Makes one call: sleeps and sends until the policy says that it is over.
 ///
-/// What is large and rarely needed across a wait is boxed or made before it: this future is allocated for every call,
-/// and a big one costs more than everything it decides.
-pub(crate) async fn drive<S, B, RB>(
-    mut inner: Inner<S>,
-    mut plan: Box<Plan<B>>,
-    shared: Arc<Shared>,
-) -> Result<Response<ResponseBody<RB>>, Error>
-where
-    S: Service<Request<B>, Response = Response<RB>> + Clone,
-    S::Error: Into<BoxError>,
-    B: ReplayBody,
-    RB: Body<Data = Bytes> + Unpin,
-{
-    let replay = plan.spec().replay;
-    let mut call = Running::start(&plan, shared);
-    let mut last = Last::Nothing;
-    loop {
-        let (now, action) = call.next_action();
-        let limit = call.limit(now);
-        match action {
-            Action::WaitUntil(at) => {
-                inner = inner.idle();
-                last.settle(Some(at)).await;
-                clock::sleep_until(at).await;
-                inner = inner.ready(limit).await;
-            }
-            Action::Send(send) => {
-                // A response that is still here belongs to an attempt that is followed by another.
-                last.settle(limit).await;
-                let (received, outcome);
-                (last, received, outcome) = match inner.ready(limit).await {
-                    Inner::Ready(mut service) => {
-                        let shared = &*call.shared;
-                        let (sent, span, vocabulary) = {
-                            let dialect = shared.dialect.as_deref();
-                            let Some(mut request) = plan.request(&send, &shared.defaults, dialect) else {
-                                return Err(Error::request("the body was a stream and has been sent"));
-                            };
-                            shared.counters.attempt(send.number);
-                            let span = attempt_span(&request, &send);
-                            let sent = span.in_scope(|| {
-                                if let Some(hook) = &shared.before_send {
-                                    hook.call(&mut request);
-                                }
-                                let vocabulary = shared.vocabularies.at(request.uri());
-                                (service.call(request), vocabulary)
-                            });
-                            (sent.0, span, sent.1)
-                        };
-                        inner = Inner::Idle(service);
-                        attempt(sent, limit, shared, (replay, vocabulary))
-                            .instrument(span)
-                            .await
-                    }
-                    idle @ Inner::Idle(_) => {
-                        call.shared.counters.attempt(send.number);
-                        inner = idle;
-                        (Last::Nothing, clock::now(), Outcome::TimedOut)
-                    }
-                    // Nothing was sent, so nothing was applied.
-                    Inner::Broken(service, error) => {
-                        call.shared.counters.attempt(send.number);
-                        inner = Inner::Idle(service);
-                        let failed = Last::Failed(Failure::NotConnected, error);
-                        (failed, clock::now(), Outcome::NotConnected)
-                    }
-                };
-                call.on_outcome(received, outcome);
-            }
-            Action::Finish(finish) => {
-                if let Finish::GiveUp(_) = finish {
-                    last.settle(limit).await;
+/// Almost every call is sent once and answered, so that way is laid out apart: what is large or rarely needed stays in
+/// [`go_on`], which is boxed. Otherwise each call would carry it along, and a big future costs more than everything it
+/// decides. The clock is read when the call begins, when an answer is there, and after a wait.
+pub(crate) async fn drive<C: Carrier>(
+    carrier: &mut C,
+    plan: &mut Plan,
+    shared: &Shared,
+    call_span: &Span,
+) -> Result<Answered<C::Answer, C::Body>, Error> {
+    let now = clock::now();
+    let mut call = Running::start(carrier, plan, shared, now);
+    let turn = match call.next_action(now) {
+        Action::Send(send) if carrier.is_ready() => {
+            let limit = call.limit(now);
+            let span = attempt_span(carrier, &send);
+            if span.is_disabled() {
+                let vocabulary = plan.vocabulary(carrier, &send, shared);
+                if !plan.begin(carrier, &send, shared) {
+                    return Err(spent());
                 }
-                return call.end(finish, last);
+                let sent = pin!(sent(carrier, limit, plan, shared)).await;
+                let received = clock::now();
+                if let Sent::Answered(answer) = sent {
+                    match reject::at_a_glance(C::status(&answer), vocabulary) {
+                        Some(outcome @ (Outcome::Success | Outcome::Answered))
+                            if shared.dialect.is_none() =>
+                        {
+                            call.on_outcome(received, outcome);
+                            return Ok(call.deliver::<C>(answer, call_span));
+                        }
+                        _ => Turn::Came(Sent::Answered(answer), received, limit, vocabulary),
+                    }
+                } else {
+                    Turn::Came(sent, received, limit, vocabulary)
+                }
+            } else {
+                Turn::Send(send, Some(span))
             }
         }
+        action => Turn::Act(action),
+    };
+    Box::pin(go_on(carrier, plan, call, (turn, now), call_span)).await
+}
+
+/// What is to be done next.
+enum Turn<'a, C: Carrier> {
+    Act(Action),
+    Send(Sending, Option<Span>),
+    /// An attempt brought this then, with that limit, at whoever speaks so.
+    Came(Sent<C::Answer>, Instant, Option<Instant>, &'a Vocabulary),
+}
+
+/// What sending brought.
+enum Sent<A> {
+    Answered(A),
+    Failed(BoxError),
+    RanOut,
+}
+
+/// The call from anywhere to its end.
+async fn go_on<C: Carrier>(
+    carrier: &mut C,
+    plan: &mut Plan,
+    mut call: Running<'_>,
+    (mut turn, mut now): (Turn<'_, C>, Instant),
+    call_span: &Span,
+) -> Result<Answered<C::Answer, C::Body>, Error> {
+    let shared = call.shared;
+    let mut last = Last::<C>::Nothing;
+    let mut unready = None;
+    loop {
+        let limit = call.limit(now);
+        let (received, outcome) = match turn {
+            Turn::Act(Action::Send(send)) => {
+                turn = Turn::Send(send, None);
+                continue;
+            }
+            Turn::Act(Action::WaitUntil(at)) => {
+                carrier.idle();
+                settle(last.unwanted(carrier), Some(at)).await;
+                clock::sleep_until(at).await;
+                unready = match carrier.ready(limit).await {
+                    Readiness::Broken(error) => Some(error),
+                    Readiness::Ready | Readiness::RanOut => None,
+                };
+                now = clock::now();
+                turn = Turn::Act(call.next_action(now));
+                continue;
+            }
+            Turn::Act(Action::Finish(finish)) => {
+                if let Finish::GiveUp(_) = finish {
+                    settle(last.unwanted(carrier), limit).await;
+                }
+                return call.end(finish, last, call_span);
+            }
+            Turn::Send(send, span) => {
+                // A response that is still here belongs to an attempt that is followed by another.
+                settle(last.unwanted(carrier), limit).await;
+                let readiness = match unready.take() {
+                    Some(error) => Readiness::Broken(error),
+                    None => carrier.ready(limit).await,
+                };
+                match readiness {
+                    Readiness::Ready => {
+                        let span = span.unwrap_or_else(|| attempt_span(carrier, &send));
+                        let vocabulary = plan.vocabulary(carrier, &send, shared);
+                        if !span.in_scope(|| plan.begin(carrier, &send, shared)) {
+                            return Err(spent());
+                        }
+                        let attempt = async {
+                            let sent = sent(carrier, limit, plan, shared).await;
+                            let came = (sent, clock::now());
+                            look_into(carrier, came, limit, (shared, plan, vocabulary), &mut last).await
+                        };
+                        attempt.instrument(span).await
+                    }
+                    Readiness::RanOut => {
+                        shared.counters.attempt(send.number);
+                        (clock::now(), Outcome::TimedOut)
+                    }
+                    // Nothing was sent, so nothing was applied.
+                    Readiness::Broken(error) => {
+                        shared.counters.attempt(send.number);
+                        last = Last::Failed(Failure::NotConnected, error);
+                        (clock::now(), Outcome::NotConnected)
+                    }
+                }
+            }
+            Turn::Came(sent, received, limit, vocabulary) => {
+                let came = (sent, received);
+                look_into(carrier, came, limit, (shared, plan, vocabulary), &mut last).await
+            }
+        };
+        now = call.on_outcome(received, outcome);
+        turn = Turn::Act(match call.call.ended(now) {
+            Some(finish) => Action::Finish(finish),
+            None => call.next_action(now),
+        });
     }
 }
 
-/// Waits for what was sent, within what is left of the call's deadline (CLI-28), and reads what comes back.
-async fn attempt<F, RB, E>(
-    sent: F,
+/// Waits for what was begun, within what is left of the call's deadline (CLI-28).
+async fn sent<C: Carrier>(
+    carrier: &mut C,
     limit: Option<Instant>,
+    plan: &Plan,
     shared: &Shared,
-    (replay, vocabulary): (Replay, &Vocabulary),
-) -> (Last<RB>, Instant, Outcome)
-where
-    F: Future<Output = Result<Response<RB>, E>>,
-    E: Into<BoxError>,
-    RB: Body<Data = Bytes> + Unpin,
-{
-    let result = clock::within(limit, sent)
-        .await
-        .map(|done| done.map_err(Into::<BoxError>::into));
-    let received = clock::now();
-    match result {
-        Err(clock::RanOut) => (Last::Nothing, received, Outcome::TimedOut),
-        Ok(Ok(response)) => {
-            Span::current().record("http.response.status_code", response.status().as_u16());
-            let dialect = shared.dialect.as_deref();
-            let glance = match dialect {
-                None => reject::at_a_glance(response, vocabulary),
-                Some(_) => Err(response),
-            };
-            let (response, outcome) = match glance {
-                Ok(judged) => judged,
-                Err(response) => {
-                    let receipt = Receipt {
-                        received,
-                        limit,
-                        compat: shared.compat,
-                        dialect,
-                        replay,
-                        vocabulary,
-                    };
-                    Box::pin(reject::judge(response, &receipt, &shared.counters)).await
-                }
-            };
-            (Last::Response(Box::new(response)), received, outcome)
+) -> Sent<C::Answer> {
+    let fields = |headers: &mut HeaderMap| plan.write(headers, shared);
+    let sent = pin!(carrier.send(limit, &fields));
+    let came = match limit {
+        Some(_) if !C::KEEPS_LIMIT => clock::within(limit, sent).await,
+        _ => Ok(sent.await),
+    };
+    match came {
+        Ok(Ok(answer)) => Sent::Answered(answer),
+        Ok(Err(error)) => Sent::Failed(error),
+        Err(clock::RanOut) => Sent::RanOut,
+    }
+}
+
+/// Tells what an attempt brought, and leaves it in `last`.
+async fn look_into<C: Carrier>(
+    carrier: &mut C,
+    (sent, received): (Sent<C::Answer>, Instant),
+    limit: Option<Instant>,
+    (shared, plan, vocabulary): (&Shared, &Plan, &Vocabulary),
+    last: &mut Last<C>,
+) -> (Instant, Outcome) {
+    let answer = match sent {
+        Sent::Answered(answer) => answer,
+        Sent::RanOut => {
+            *last = Last::Nothing;
+            return (received, Outcome::TimedOut);
         }
-        Ok(Err(error)) => {
+        Sent::Failed(error) => {
             let failure = (shared.classify)(&*error);
             tracing::debug!(failure = ?failure, "attempt failed");
+            *last = Last::Failed(failure, error);
             let outcome = match failure {
                 // The transport's own limit is set to the same instant as ours.
                 _ if limit.is_some_and(|limit| received >= limit) => Outcome::TimedOut,
@@ -160,140 +215,138 @@ where
                 Failure::Broken => Outcome::Broken,
                 Failure::Final => Outcome::Answered,
             };
-            (Last::Failed(failure, error), received, outcome)
+            return (received, outcome);
         }
+    };
+    let status = C::status(&answer);
+    Span::current().record("http.response.status_code", status.as_u16());
+    let dialect = shared.dialect.as_deref();
+    if dialect.is_none()
+        && let Some(outcome) = reject::at_a_glance(status, vocabulary)
+    {
+        *last = Last::Answer(answer);
+        return (received, outcome);
     }
+    let receipt = Receipt {
+        received,
+        limit,
+        compat: shared.compat,
+        dialect,
+        replay: plan.replay(),
+        vocabulary,
+    };
+    let (response, outcome) = reject::judge(carrier.open(answer), &receipt, &shared.counters).await;
+    *last = Last::Opened(Box::new(response));
+    (received, outcome)
 }
 
-/// The service under the layer, and whether it may be called.
-pub(crate) enum Inner<S> {
-    /// Polled ready: to be called once.
-    Ready(S),
-    /// To be polled first.
-    Idle(S),
-    /// Polling it failed: what the next send brings.
-    Broken(S, BoxError),
-}
-
-impl<S> Inner<S> {
-    /// Gives up a place that was polled ready, before a wait: somebody else may want it.
-    fn idle(self) -> Self
-    where
-        S: Clone,
-    {
-        match self {
-            Self::Ready(ready) => {
-                let service = ready.clone();
-                // A clone is not ready; dropping the original is what gives the place up.
-                drop(ready);
-                Self::Idle(service)
-            }
-            other => other,
-        }
-    }
-
-    /// Polls the service ready, before the policy is asked, so that the deadline which a send carries is still true.
-    async fn ready<B>(self, limit: Option<Instant>) -> Self
-    where
-        S: Service<Request<B>>,
-        S::Error: Into<BoxError>,
-    {
-        let Self::Idle(mut service) = self else {
-            return self;
-        };
-        let polled = clock::within(limit, poll_fn(|cx| service.poll_ready(cx))).await;
-        match polled {
-            Ok(Ok(())) => Self::Ready(service),
-            Ok(Err(error)) => Self::Broken(service, error.into()),
-            // The policy sees that time is up.
-            Err(clock::RanOut) => Self::Idle(service),
-        }
-    }
+/// The policy asks for no second send of a stream.
+fn spent() -> Error {
+    Error::request("the body was a stream and has been sent")
 }
 
 /// What the last attempt left behind.
-enum Last<RB: Body> {
+enum Last<C: Carrier> {
     Nothing,
-    /// Boxed: it is kept in the call's future, and most of that is empty most of the time.
-    Response(Box<Response<ResponseBody<RB>>>),
+    Answer(C::Answer),
+    /// Boxed: it is kept in the call's future, and there is none most of the time.
+    Opened(Box<Response<ResponseBody<C::Body>>>),
     Failed(Failure, BoxError),
 }
 
-impl<RB: Body<Data = Bytes>> Last<RB> {
-    /// Gets rid of a response that is not handed on, so that its connection is free while the call waits.
-    async fn settle(&mut self, until: Option<Instant>) {
-        if let Self::Response(_) = self
-            && let Self::Response(response) = std::mem::replace(self, Self::Nothing)
-        {
-            Box::pin(reject::drain(response.into_body(), until)).await;
+impl<C: Carrier> Last<C> {
+    /// The body of a response that is not handed on. Boxed, as the response is.
+    fn unwanted(&mut self, carrier: &C) -> Option<Box<ResponseBody<C::Body>>> {
+        if !matches!(self, Self::Answer(_) | Self::Opened(_)) {
+            return None;
         }
+        match std::mem::replace(self, Self::Nothing) {
+            Self::Answer(answer) => Some(Box::new(carrier.open(answer).into_body().into())),
+            Self::Opened(response) => Some(Box::new(response.into_body())),
+            Self::Nothing | Self::Failed(..) => None,
+        }
+    }
+}
+
+/// Gets rid of a response that is not handed on, so that its connection is free while the call waits.
+async fn settle<B: Body<Data = Bytes>>(unwanted: Option<Box<ResponseBody<B>>>, until: Option<Instant>) {
+    if let Some(body) = unwanted {
+        Box::pin(reject::drain(*body, until)).await;
     }
 }
 
 /// A call under way. Dropping it cancels it, so that its charge and its place among the waiting go back whatever
 /// ends it (CLI-17).
-struct Running {
+struct Running<'a> {
     call: Call,
     destination: Arc<Mutex<Destination>>,
-    shared: Arc<Shared>,
+    shared: &'a Shared,
     waits: Waits,
 }
 
-impl Running {
-    fn start<B: ReplayBody>(plan: &Plan<B>, shared: Arc<Shared>) -> Self {
-        let destination = plan.destination(|scheme, authority| shared.destinations.get(scheme, authority));
+impl<'a> Running<'a> {
+    fn start<C: Carrier>(carrier: &C, plan: &Plan, shared: &'a Shared, now: Instant) -> Self {
+        let destination = plan.destination(carrier, |scheme, authority| {
+            shared.destinations.get(scheme, authority)
+        });
         let policy = Arc::clone(plan.policy().unwrap_or(&shared.policy));
-        let call = Call::new(policy, plan.spec(), clock::now());
         Self {
-            call,
+            call: Call::new(policy, plan.spec(carrier), now),
             destination,
             shared,
             waits: Waits::default(),
         }
     }
 
+    /// Hands on an answer.
+    fn deliver<C: Carrier>(&self, mut answer: C::Answer, span: &Span) -> Answered<C::Answer, C::Body> {
+        let (attempts, waited) = (self.call.attempts(), self.call.waited());
+        span.record("holdoff.attempts", attempts);
+        C::extensions_mut(&mut answer).insert(CallReport { attempts, waited });
+        Answered::AsItCame(answer)
+    }
+
     /// Hands on what the last attempt brought, or the reason why the call stopped.
-    fn end<RB: Body<Data = Bytes>>(
+    fn end<C: Carrier>(
         &self,
         finish: Finish,
-        last: Last<RB>,
-    ) -> Result<Response<ResponseBody<RB>>, Error> {
+        last: Last<C>,
+        span: &Span,
+    ) -> Result<Answered<C::Answer, C::Body>, Error> {
         let (attempts, waited) = (self.call.attempts(), self.call.waited());
-        Span::current().record("holdoff.attempts", attempts);
-        if let Finish::GiveUp(give_up) = &finish {
-            Span::current().record("holdoff.gave_up", give_up.why.as_str());
+        span.record("holdoff.attempts", attempts);
+        if let Finish::GiveUp(give_up) = finish {
+            span.record("holdoff.gave_up", give_up.why.as_str());
+            let failed = match last {
+                Last::Failed(failure, error) => Some((failure, error)),
+                Last::Nothing | Last::Answer(_) | Last::Opened(_) => None,
+            };
+            return Err(Error::gave_up(give_up, failed));
         }
-        match finish {
-            Finish::GiveUp(give_up) => {
-                let failed = match last {
-                    Last::Failed(failure, error) => Some((failure, error)),
-                    Last::Nothing | Last::Response(_) => None,
-                };
-                Err(Error::gave_up(give_up, failed))
+        match last {
+            Last::Answer(mut answer) => {
+                C::extensions_mut(&mut answer).insert(CallReport { attempts, waited });
+                Ok(Answered::AsItCame(answer))
             }
-            Finish::Deliver => match last {
-                Last::Response(mut response) => {
-                    response.extensions_mut().insert(CallReport { attempts, waited });
-                    Ok(*response)
-                }
-                Last::Failed(failure, error) => {
-                    // The policy took it for an answer, since it is not tried again; here it is known for a failure.
-                    let mut events = Buffer::default();
-                    events.emit(Event::GaveUp(StopReason::Transport));
-                    events.flush(&self.shared.counters, &mut Waits::default());
-                    let last = self.call.last_refusal().cloned();
-                    let (why, retry_in) = (StopReason::Transport, None);
-                    let give_up = GiveUp {
-                        why,
-                        last,
-                        attempts,
-                        waited,
-                        retry_in,
-                    };
-                    Err(Error::gave_up(give_up, Some((failure, error))))
-                }
-                Last::Nothing => Err(Error::request("there is no answer to deliver")),
-            },
+            Last::Opened(mut response) => {
+                response.extensions_mut().insert(CallReport { attempts, waited });
+                Ok(Answered::LookedInto(*response))
+            }
+            Last::Failed(failure, error) => {
+                // The policy took it for an answer, since it is not tried again; here it is known for a failure.
+                let mut events = Buffer::default();
+                events.emit(Event::GaveUp(StopReason::Transport));
+                events.flush(&self.shared.counters, &mut Waits::default());
+                let give_up = GiveUp {
+                    why: StopReason::Transport,
+                    last: self.call.last_refusal().cloned(),
+                    attempts,
+                    waited,
+                    retry_in: None,
+                };
+                Err(Error::gave_up(give_up, Some((failure, error))))
+            }
+            Last::Nothing => Err(Error::request("there is no answer to deliver")),
         }
     }
 
@@ -302,41 +355,44 @@ impl Running {
         clock::after(now, self.call.time_left(now)?)
     }
 
-    /// What to do, and when that was asked.
-    fn next_action(&mut self) -> (Instant, Action) {
-        let now = clock::now();
+    fn next_action(&mut self, now: Instant) -> Action {
         let mut events = Buffer::default();
-        let Self {
-            call,
-            destination,
-            shared,
-            waits,
-        } = self;
-        let action = shared
-            .entropy
-            .with(|rng| call.next_action(now, &mut lock(destination), rng, &mut events));
-        events.flush(&shared.counters, waits);
-        (now, action)
+        let action = self.call.next_action(
+            now,
+            &mut lock(&self.destination),
+            &mut self.shared.entropy.draw(),
+            &mut events,
+        );
+        events.flush(&self.shared.counters, &mut self.waits);
+        action
     }
 
-    fn on_outcome(&mut self, received: Instant, outcome: Outcome) {
-        let now = clock::now();
+    /// Tells the policy what came, and when that was told.
+    fn on_outcome(&mut self, received: Instant, outcome: Outcome) -> Instant {
+        // Only a refusal takes time to read.
+        let now = match &outcome {
+            Outcome::Success | Outcome::Answered => received,
+            _ => clock::now(),
+        };
         let mut events = Buffer::default();
-        let Self {
-            call,
-            destination,
-            shared,
-            waits,
-        } = self;
-        shared.entropy.with(|rng| {
-            call.on_outcome(received, now, outcome, &mut lock(destination), rng, &mut events);
-        });
-        events.flush(&shared.counters, waits);
+        self.call.on_outcome(
+            received,
+            now,
+            outcome,
+            &mut lock(&self.destination),
+            &mut self.shared.entropy.draw(),
+            &mut events,
+        );
+        events.flush(&self.shared.counters, &mut self.waits);
+        now
     }
 }
 
-impl Drop for Running {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
+        if self.call.has_ended() {
+            return;
+        }
         let mut events = Buffer::default();
         self.call
             .cancel(clock::now(), &mut lock(&self.destination), &mut events);
@@ -350,54 +406,25 @@ fn lock(destination: &Mutex<Destination>) -> MutexGuard<'_, Destination> {
 }
 
 /// The span of one attempt, by the OpenTelemetry names. No path and no query: they may hold secrets.
-fn attempt_span<B>(request: &Request<B>, send: &Sending) -> Span {
+fn attempt_span<C: Carrier>(carrier: &C, send: &Sending) -> Span {
     // The fields are worked out only where somebody wants the span.
     tracing::debug_span!(
         "holdoff.attempt",
-        http.request.method = request.method().as_str(),
+        http.request.method = carrier.method().as_str(),
         http.request.resend_count = send.number.saturating_sub(1),
-        server.address = &*origin::key(request.uri()).1,
+        server.address = &*carrier.origin().1,
         overload.tier = send.tier.map(|tier| tier.as_str()),
         http.response.status_code = tracing::field::Empty,
     )
 }
 
 /// The span of a call over all its attempts and waits.
-pub(crate) fn call_span<B>(request: &Request<B>) -> Span {
+pub(crate) fn call_span<C: Carrier>(carrier: &C) -> Span {
     tracing::debug_span!(
         "holdoff.call",
-        http.request.method = request.method().as_str(),
-        server.address = &*origin::key(request.uri()).1,
+        http.request.method = carrier.method().as_str(),
+        server.address = &*carrier.origin().1,
         holdoff.attempts = tracing::field::Empty,
         holdoff.gave_up = tracing::field::Empty,
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    #[test]
-    fn a_place_that_was_polled_ready_is_given_up_before_a_wait() {
-        let held = Arc::new(());
-        let place = Arc::downgrade(&held);
-        let idle = Inner::Ready(Ready { _place: held }).idle();
-        assert!(matches!(&idle, Inner::Idle(_)));
-        assert_eq!(place.strong_count(), 0);
-    }
-
-    /// Holds a place, which its clones do not have, as tower's own limits do.
-    struct Ready {
-        _place: Arc<()>,
-    }
-
-    impl Clone for Ready {
-        fn clone(&self) -> Self {
-            Self {
-                _place: Arc::default(),
-            }
-        }
-    }
 }

@@ -5,7 +5,6 @@
 //! its retry budget and its waiting places; hold-offs stay with the one that spoke.
 
 use holdoff_policy::Instances;
-use http::Uri;
 
 use crate::origin::Origin;
 
@@ -44,9 +43,10 @@ impl InstanceList {
         }
     }
 
-    /// The place of the instance that this URI names.
-    pub(crate) fn position(&self, uri: &Uri) -> Option<u8> {
-        let at = self.0.iter().position(|origin| origin.is_of(uri))?;
+    /// The place of the instance with this scheme and authority, spelled as in [`Origin`].
+    pub(crate) fn position(&self, scheme: &str, authority: &str) -> Option<u8> {
+        let asked = (scheme, authority);
+        let at = self.0.iter().position(|origin| origin.parts() == asked)?;
         u8::try_from(at).ok()
     }
 
@@ -60,16 +60,9 @@ impl InstanceList {
         self.0.first().map(Origin::parts)
     }
 
-    /// The same resource at that instance; `None` where there is no such instance.
-    pub(crate) fn at(&self, instance: u8, uri: &Uri) -> Option<Uri> {
-        let (scheme, authority) = self.0.get(usize::from(instance))?.parts();
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        Uri::builder()
-            .scheme(scheme)
-            .authority(authority)
-            .path_and_query(path)
-            .build()
-            .ok()
+    /// Scheme and authority of that instance; `None` where there is no such instance.
+    pub(crate) fn at(&self, instance: u8) -> Option<(&str, &str)> {
+        self.0.get(usize::from(instance)).map(Origin::parts)
     }
 }
 
@@ -82,13 +75,12 @@ mod tests {
     }
 
     #[test]
-    fn the_same_resource_is_named_at_another_instance() {
-        let list = InstanceList::new(origins(&["http://a:1", "https://b:2"])).unwrap();
-        let uri: Uri = "http://A:1/x?y=1".parse().unwrap();
-        assert_eq!((list.position(&uri), list.known()), (Some(0), 2));
-        assert_eq!(list.at(1, &uri).unwrap(), "https://b:2/x?y=1");
-        assert_eq!(list.at(2, &uri), None);
-        assert_eq!(list.position(&"http://c/x".parse().unwrap()), None);
+    fn an_instance_has_a_place_and_a_place_has_an_instance() {
+        let list = InstanceList::new(origins(&["http://A:1", "https://b:2"])).unwrap();
+        assert_eq!((list.position("http", "a:1"), list.known()), (Some(0), 2));
+        assert_eq!(list.at(1), Some(("https", "b:2")));
+        assert_eq!(list.at(2), None);
+        assert_eq!(list.position("http", "c"), None);
     }
 
     #[test]

@@ -40,6 +40,8 @@
 mod body;
 mod builder;
 mod caller;
+#[doc(hidden)]
+pub mod carrier;
 mod clock;
 mod context;
 mod dialect;

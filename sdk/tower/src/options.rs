@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
 use holdoff_policy::{CallerKey, Incoming, Policy, Safety};
-use http::{HeaderMap, Request};
+use http::HeaderMap;
 
 /// The wishes of one call; what is `None` is taken from the layer's defaults, or not said.
 ///
@@ -174,10 +174,8 @@ impl BeforeSend {
         Self(Arc::new(hook))
     }
 
-    pub(crate) fn call<B>(&self, request: &mut Request<B>) {
-        if let Some(context) = request.extensions().get::<AttemptContext>().copied() {
-            (self.0)(request.headers_mut(), context);
-        }
+    pub(crate) fn call(&self, fields: &mut HeaderMap, context: AttemptContext) {
+        (self.0)(fields, context);
     }
 }
 

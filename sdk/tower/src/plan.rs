@@ -7,20 +7,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdoff_contract::vocabulary::Vocabulary;
 use holdoff_contract::{RequestFields, Tenant, field_name};
 use holdoff_policy::{CallSpec, CallerKey, Incoming, Instances, Policy, Replay, Safety, Send};
-use http::header::HOST;
-use http::request::Parts;
-use http::{HeaderValue, Request, Uri};
+use http::{HeaderMap, HeaderValue};
 
-use crate::body::ReplayBody;
 use crate::caller::Callers;
+use crate::carrier::Carrier;
 use crate::clock;
 use crate::context::Inbound;
 use crate::dialect::Dialect;
 use crate::instances::InstanceList;
 use crate::options::{AttemptContext, CallOptions, Progress};
-use crate::origin::{self, Origin};
+use crate::origin::Origin;
+use crate::service::Shared;
 
 /// What a layer adds to calls that do not say it themselves.
 #[derive(Clone, Debug, Default)]
@@ -36,16 +36,34 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    fn trusts(&self, uri: &Uri) -> bool {
-        self.trusted.iter().any(|origin| origin.is_of(uri))
+    fn trusts(&self, asked: (&str, &str)) -> bool {
+        self.trusted.iter().any(|origin| origin.parts() == asked)
+    }
+
+    fn trusts_first<C: Carrier>(&self, carrier: &C) -> bool {
+        let (scheme, authority) = carrier.origin();
+        self.trusts((scheme, &authority))
+    }
+
+    /// The service with several instances that the request names one of.
+    fn service<C: Carrier>(&self, carrier: &C, tenant: Option<&Tenant>) -> Option<Service> {
+        if self.services.is_empty() {
+            return None;
+        }
+        let (scheme, authority) = carrier.origin();
+        self.services.iter().find_map(|list| {
+            Some(Service {
+                first: list.position(scheme, &authority)?,
+                instances: Arc::clone(list),
+                tenant: tenant.cloned(),
+            })
+        })
     }
 }
 
-/// A call, ready to be sent any number of times.
-pub(crate) struct Plan<B> {
+/// What a call says about itself on each attempt.
+pub(crate) struct Plan {
     safety: Option<Safety>,
-    parts: Parts,
-    body: Option<B>,
     fields: RequestFields,
     /// A key that the caller wrote into the headers: it goes out as it stands.
     own_keys: Vec<HeaderValue>,
@@ -54,64 +72,67 @@ pub(crate) struct Plan<B> {
     progress: Option<Progress>,
     policy: Option<Arc<Policy>>,
     caller: Option<CallerKey>,
-    /// Whose work it is; said to trusted origins only.
-    tenant: Option<Tenant>,
-    /// The instances of the service, and the place of the one that the URL names.
-    service: Option<(Arc<InstanceList>, u8)>,
+    /// Where the URL names one of several instances.
+    service: Option<Service>,
+    /// The fields of the attempt under way as the hook left them, which is called once an attempt.
+    hooked: Option<Box<HeaderMap>>,
 }
 
-impl<B: ReplayBody> Plan<B> {
-    pub(crate) fn new(
-        request: Request<B>,
+/// The instances of the service that is called.
+struct Service {
+    instances: Arc<InstanceList>,
+    /// The place of the one that the URL names.
+    first: u8,
+    /// Whose work it is; said to trusted instances only.
+    tenant: Option<Tenant>,
+}
+
+impl Plan {
+    pub(crate) fn new<C: Carrier>(
+        carrier: &C,
         options: CallOptions,
         defaults: &Defaults,
         dialect: Option<&dyn Dialect>,
     ) -> Self {
-        let (parts, body) = request.into_parts();
+        let headers = carrier.headers();
         let said = match dialect {
-            Some(dialect) => dialect.request_fields(&parts.headers),
-            None => RequestFields::read(&parts.headers),
+            _ if headers.is_empty() => RequestFields::default(),
+            Some(dialect) => dialect.request_fields(headers),
+            None => RequestFields::read(headers),
         };
         let own_keys = match options.idempotency_key {
             Some(_) => Vec::new(),
-            None => parts
-                .headers
+            None => headers
                 .get_all(field_name::IDEMPOTENCY_KEY)
                 .iter()
                 .cloned()
                 .collect(),
         };
-        let trusted = defaults.trusts(&parts.uri);
         let inbound = Inbound::current();
         let tenant = options
             .tenant
             .or(said.tenant)
             .or_else(|| inbound.as_ref().and_then(Inbound::tenant_for_calls))
             .or_else(|| defaults.tenant.clone());
+        let service = defaults.service(carrier, tenant.as_ref());
         let fields = RequestFields {
             deadline: options.deadline.or(said.deadline).or(defaults.deadline),
             tier: options.tier.or(said.tier).or(defaults.tier),
             task_class: options.task_class.or(said.task_class),
-            tenant: tenant.clone().filter(|_| trusted),
+            tenant: tenant.filter(|_| defaults.trusts_first(carrier)),
             attempt: None,
             cost: options.cost.or(said.cost),
             idempotency_key: options.idempotency_key.or(said.idempotency_key),
         };
-        let replay = if body.can_replay() {
+        let replay = if carrier.can_replay() {
             Replay::Bytes
         } else {
             Replay::Once
         };
         let caller = options
             .caller
-            .or_else(|| defaults.callers.key(fields.tenant.as_ref(), &parts.headers));
-        let service = defaults
-            .services
-            .iter()
-            .find_map(|list| Some((Arc::clone(list), list.position(&parts.uri)?)));
+            .or_else(|| defaults.callers.key(fields.tenant.as_ref(), headers));
         Self {
-            parts,
-            body: Some(body),
             fields,
             own_keys,
             replay,
@@ -122,8 +143,8 @@ impl<B: ReplayBody> Plan<B> {
             progress: options.progress,
             policy: options.policy,
             caller,
-            tenant,
             service,
+            hooked: None,
         }
     }
 
@@ -132,19 +153,24 @@ impl<B: ReplayBody> Plan<B> {
         self.policy.as_ref()
     }
 
+    /// Whether the request can be sent again.
+    pub(crate) fn replay(&self) -> Replay {
+        self.replay
+    }
+
     /// Hands scheme and authority of the destination, whose instances share a budget, to `look_up`.
-    pub(crate) fn destination<T>(&self, look_up: impl FnOnce(&str, &str) -> T) -> T {
-        if let Some((scheme, authority)) = self.service.as_ref().and_then(|(list, _)| list.key()) {
+    pub(crate) fn destination<C: Carrier, T>(&self, carrier: &C, look_up: impl FnOnce(&str, &str) -> T) -> T {
+        if let Some((scheme, authority)) = self.service.as_ref().and_then(|service| service.instances.key()) {
             return look_up(scheme, authority);
         }
-        let (scheme, authority) = origin::key(&self.parts.uri);
+        let (scheme, authority) = carrier.origin();
         look_up(scheme, &authority)
     }
 
-    pub(crate) fn spec(&self) -> CallSpec {
+    pub(crate) fn spec<C: Carrier>(&self, carrier: &C) -> CallSpec {
         let safety = if let Some(safety) = self.safety {
             safety
-        } else if self.parts.method.is_idempotent() {
+        } else if carrier.method().is_idempotent() {
             Safety::Idempotent
         } else if self.fields.idempotency_key.is_some() {
             Safety::Keyed
@@ -156,7 +182,7 @@ impl<B: ReplayBody> Plan<B> {
             tier: self.fields.tier,
             caller: self.caller,
             instances: match &self.service {
-                Some((list, first)) => Instances::new(list.known(), *first),
+                Some(service) => Instances::new(service.instances.known(), service.first),
                 None => Instances::ONE,
             },
             incoming: self.incoming,
@@ -164,51 +190,77 @@ impl<B: ReplayBody> Plan<B> {
         }
     }
 
-    /// The request of one attempt. `None` only for the second send of a body that is sent once, which the policy
-    /// does not ask for.
-    pub(crate) fn request(
-        &mut self,
+    /// The words of whoever is asked by this attempt.
+    pub(crate) fn vocabulary<'a, C: Carrier>(
+        &self,
+        carrier: &C,
         send: &Send,
-        defaults: &Defaults,
-        dialect: Option<&dyn Dialect>,
-    ) -> Option<Request<B>> {
-        let copy = self.body.as_ref()?.replay();
-        let body = match copy {
-            Some(copy) => copy,
-            None => self.body.take()?,
-        };
-        let mut parts = self.parts.clone();
-        if let Some((list, first)) = &self.service
-            && *first != send.instance
-            && let Some(uri) = list.at(send.instance, &parts.uri)
-        {
-            self.fields.tenant = self.tenant.clone().filter(|_| defaults.trusts(&uri));
-            parts.uri = uri;
-            // It named the first one.
-            parts.headers.remove(HOST);
-        } else if self.service.is_some() {
-            self.fields.tenant = self.tenant.clone().filter(|_| defaults.trusts(&parts.uri));
+        shared: &'a Shared,
+    ) -> &'a Vocabulary {
+        let asked = self
+            .service
+            .as_ref()
+            .and_then(|service| service.instances.at(send.instance));
+        if let Some((scheme, authority)) = asked {
+            return shared.vocabularies.of(scheme, authority);
+        }
+        if let Some(only) = shared.vocabularies.only() {
+            return only;
+        }
+        let (scheme, authority) = carrier.origin();
+        shared.vocabularies.of(scheme, &authority)
+    }
+
+    /// Makes the request of one attempt, with what it says about itself. False only for the second send of a body that
+    /// is sent once, which the policy does not ask for.
+    pub(crate) fn begin<C: Carrier>(&mut self, carrier: &mut C, send: &Send, shared: &Shared) -> bool {
+        let mut at = None;
+        if let Some(service) = &self.service {
+            let asked = service.instances.at(send.instance);
+            let trusted = asked.is_some_and(|asked| shared.defaults.trusts(asked));
+            self.fields.tenant = service.tenant.clone().filter(|_| trusted);
+            at = asked.filter(|_| service.first != send.instance);
         }
         self.fields.deadline = send.time_left;
         self.fields.tier = send.tier;
         self.fields.attempt = Some(send.attempt);
-        match dialect {
-            Some(dialect) => dialect.write(&self.fields, &mut parts.headers),
-            None => self.fields.write(&mut parts.headers),
-        }
-        if !self.own_keys.is_empty() {
-            parts.headers.remove(field_name::IDEMPOTENCY_KEY);
-            for key in &self.own_keys {
-                parts.headers.append(field_name::IDEMPOTENCY_KEY, key.clone());
-            }
-        }
-        parts.extensions.insert(AttemptContext {
+        let context = AttemptContext {
             number: send.number,
             time_left: send.time_left,
-        });
+        };
+        let Some(headers) = carrier.next(context, at) else {
+            return false;
+        };
+        write(&self.fields, &self.own_keys, headers, shared);
         if let Some(progress) = &self.progress {
             progress.sending(send.number);
         }
-        Some(Request::from_parts(parts, body))
+        shared.counters.attempt(send.number);
+        if let Some(hook) = &shared.before_send {
+            hook.call(headers, context);
+            self.hooked = Some(Box::new(headers.clone()));
+        }
+        true
+    }
+
+    /// Writes the fields of the attempt under way again.
+    pub(crate) fn write(&self, headers: &mut HeaderMap, shared: &Shared) {
+        match &self.hooked {
+            Some(hooked) => headers.clone_from(hooked),
+            None => write(&self.fields, &self.own_keys, headers, shared),
+        }
+    }
+}
+
+fn write(fields: &RequestFields, own_keys: &[HeaderValue], headers: &mut HeaderMap, shared: &Shared) {
+    match &shared.dialect {
+        Some(dialect) => dialect.write(fields, headers),
+        None => fields.write(headers),
+    }
+    if !own_keys.is_empty() {
+        headers.remove(field_name::IDEMPOTENCY_KEY);
+        for key in own_keys {
+            headers.append(field_name::IDEMPOTENCY_KEY, key.clone());
+        }
     }
 }

@@ -49,18 +49,14 @@ pub(crate) struct Receipt<'a> {
     pub(crate) vocabulary: &'a Vocabulary,
 }
 
-/// What an answer over plain HTTP means whose status says it all; `Err` where it has to be looked into by [`judge`].
-pub(crate) fn at_a_glance<B: Body>(
-    response: Response<B>,
-    vocabulary: &Vocabulary,
-) -> Result<(Response<ResponseBody<B>>, Outcome), Response<B>> {
-    let outcome = match response.status() {
+/// What an answer over plain HTTP means whose status says it all; `None` where it has to be looked into by [`judge`].
+pub(crate) fn at_a_glance(status: StatusCode, vocabulary: &Vocabulary) -> Option<Outcome> {
+    Some(match status {
         status if status.is_success() => Outcome::Success,
-        status if may_refuse(status) || vocabulary.has_status(status) => return Err(response),
+        status if may_refuse(status) || vocabulary.has_status(status) => return None,
         StatusCode::BAD_GATEWAY => Outcome::BadGateway,
         _ => Outcome::Answered,
-    };
-    Ok((response.map(ResponseBody::from), outcome))
+    })
 }
 
 /// Tells what a response means. Only 429, 503, 504 and the statuses of a declared vocabulary are looked into: no hint is

@@ -4,7 +4,7 @@
 //! destination refused would stop calls to all others, and tokio's cooperative yields would look like overload.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,13 +15,14 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::body::{ReplayBody, ResponseBody};
+use crate::carrier::{Answered, Carrier, Tower};
 use crate::clock::Entropy;
 use crate::context::Watch;
 use crate::dialect::Dialect;
-use crate::drive::{Inner, call_span, drive};
+use crate::drive::{call_span, drive};
 use crate::error::{BoxError, Classify, Error};
 use crate::options::{BeforeSend, CallOptions};
 use crate::plan::{Defaults, Plan};
@@ -113,8 +114,8 @@ where
         let options = request.extensions_mut().remove().unwrap_or_default();
         // The service that was polled ready is the one to use; the clone left behind is polled next time.
         let clone = self.inner.clone();
-        let inner = Inner::Ready(std::mem::replace(&mut self.inner, clone));
-        self.start(inner, request, options)
+        let ready = std::mem::replace(&mut self.inner, clone);
+        self.start(Tower::new(ready, true, request), options)
     }
 }
 
@@ -130,31 +131,76 @@ impl<S> OverloadService<S> {
         RB: Body<Data = Bytes> + Send + Unpin + 'static,
         RB::Error: Send,
     {
-        self.start(Inner::Idle(self.inner.clone()), request, options)
+        self.start(Tower::new(self.inner.clone(), false, request), options)
     }
 
-    fn start<B, RB>(&self, inner: Inner<S>, request: Request<B>, options: CallOptions) -> CallFuture<RB>
+    fn start<C>(&self, carrier: C, options: CallOptions) -> CallFuture<C::Body>
     where
-        S: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send,
-        B: ReplayBody + Send + 'static,
-        RB: Body<Data = Bytes> + Send + Unpin + 'static,
-        RB::Error: Send,
+        C: Carrier<Answer = Response<<C as Carrier>::Body>> + Send + 'static,
+        C::Body: Send + 'static,
+        <C::Body as Body>::Error: Send,
     {
-        let span = call_span(&request);
-        let watch = Watch::begin(&request, &options);
-        let plan = Plan::new(
-            request,
-            options,
-            &self.shared.defaults,
-            self.shared.dialect.as_deref(),
-        );
-        let call = drive(inner, Box::new(plan), Arc::clone(&self.shared)).instrument(span);
+        let begun = Begun::new(&carrier, options, &self.shared);
+        let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            let result = call.await;
-            watch.end(&result);
-            result
+            let (mut begun, mut carrier) = (begun, carrier);
+            let answered = pin!(begun.run(&mut carrier, &shared)).await?;
+            Ok(match answered {
+                Answered::AsItCame(response) => response.map(ResponseBody::from),
+                Answered::LookedInto(response) => response,
+            })
         })
+    }
+}
+
+impl OverloadLayer {
+    /// For adapters: one call through a carrier. Not boxed, and begun when polled: the span and the inbound request
+    /// around it are those of whoever awaits it.
+    #[doc(hidden)]
+    pub async fn carry<C: Carrier>(
+        &self,
+        carrier: &mut C,
+        options: CallOptions,
+    ) -> Result<Answered<C::Answer, C::Body>, Error> {
+        let mut begun = Begun::new(carrier, options, &self.shared);
+        pin!(begun.run(carrier, &self.shared)).await
+    }
+}
+
+/// A call that is settled and not yet sent.
+struct Begun {
+    span: Span,
+    watch: Watch,
+    plan: Plan,
+}
+
+impl Begun {
+    fn new<C: Carrier>(carrier: &C, options: CallOptions, shared: &Shared) -> Self {
+        Self {
+            span: call_span(carrier),
+            watch: Watch::begin(carrier.method(), carrier.headers(), &options),
+            plan: Plan::new(carrier, options, &shared.defaults, shared.dialect.as_deref()),
+        }
+    }
+
+    /// Futures that are awaited where they are made are not moved: here and further in they are pinned first.
+    async fn run<C: Carrier>(
+        &mut self,
+        carrier: &mut C,
+        shared: &Shared,
+    ) -> Result<Answered<C::Answer, C::Body>, Error> {
+        let Self { span, watch, plan } = self;
+        let result = if span.is_disabled() {
+            pin!(drive(carrier, plan, shared, span)).await
+        } else {
+            let call = drive(carrier, plan, shared, span);
+            Box::pin(call.instrument(span.clone())).await
+        };
+        watch.end(match &result {
+            Ok(Answered::AsItCame(answer)) => Ok(C::status(answer)),
+            Ok(Answered::LookedInto(response)) => Ok(response.status()),
+            Err(error) => Err(error),
+        });
+        result
     }
 }

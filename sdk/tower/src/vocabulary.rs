@@ -4,7 +4,6 @@
 //! bug at another. So words are given per origin, or for all that have none of their own.
 
 use holdoff_contract::vocabulary::Vocabulary;
-use http::Uri;
 
 use crate::origin::Origin;
 
@@ -26,9 +25,15 @@ impl Vocabularies {
         }
     }
 
-    /// The words of whoever is asked here.
-    pub(crate) fn at(&self, uri: &Uri) -> &Vocabulary {
-        let own = self.of.iter().find(|(origin, _)| origin.is_of(uri));
+    /// The words of everybody, where nobody has words of his own.
+    pub(crate) fn only(&self) -> Option<&Vocabulary> {
+        self.of.is_empty().then_some(&self.others)
+    }
+
+    /// The words of whoever is asked.
+    pub(crate) fn of(&self, scheme: &str, authority: &str) -> &Vocabulary {
+        let asked = (scheme, authority);
+        let own = self.of.iter().find(|(origin, _)| origin.parts() == asked);
         own.map_or(&self.others, |(_, vocabulary)| vocabulary)
     }
 }

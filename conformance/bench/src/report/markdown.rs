@@ -6,6 +6,7 @@ use super::Results;
 use super::targets::{Target, Verdict};
 use crate::calls::{self, Calls, ClientFigures};
 use crate::decide::{Cost, Costs};
+use crate::instructions::Counts;
 use crate::machine::Header;
 use crate::route::{RouteCost, Routes};
 use crate::serve::{self, Rates, ServerFigures};
@@ -40,6 +41,7 @@ pub(super) fn page(
     for calls in &results.calls {
         of_calls(&mut page, calls);
     }
+    of_instructions(&mut page, &results.instructions);
     plot(&mut page, "calls.svg", "Overhead of a call");
     if let Some(costs) = &results.decide {
         of_decide(&mut page, costs);
@@ -162,11 +164,47 @@ fn of_calls(page: &mut String, calls: &Calls) {
     put!(page, "### Call overhead: {what}\n");
     put!(
         page,
-        "n = {} rounds of {} calls of each client, in turn. Ratios to the first row: median of the rounds (quartiles).\n",
+        "n = {} rounds of {} calls of each client, {} in a row, in drawn order. Ratios to the first row: median of the rounds (quartiles).\n",
         calls.rounds,
-        calls.calls
+        calls.calls,
+        calls.block
     );
     table(page, &CALLS, &calls.clients);
+}
+
+fn of_instructions(page: &mut String, counts: &[Counts]) {
+    let Some(first) = counts.first() else { return };
+    put!(
+        page,
+        "### Instructions of a call, in the caller's process, without the kernel\n"
+    );
+    put!(
+        page,
+        "Mean of {} calls. In brackets what is added to plain reqwest.\n",
+        first.calls
+    );
+    let shapes: Vec<_> = counts
+        .iter()
+        .map(|counts| counts.shape.word().to_uppercase())
+        .collect();
+    put!(
+        page,
+        "| client | {} |\n|---{}|",
+        shapes.join(" | "),
+        "|---".repeat(counts.len())
+    );
+    for (index, client) in first.clients.iter().enumerate() {
+        let cells: Vec<_> = counts
+            .iter()
+            .filter_map(|counts| {
+                let plain = counts.clients.first()?.instructions;
+                let own = counts.clients.get(index)?.instructions;
+                Some(format!("{own:.0} ({:+.0})", own - plain))
+            })
+            .collect();
+        put!(page, "| {} | {} |", client.name, cells.join(" | "));
+    }
+    put!(page, "");
 }
 
 const DECISIONS: [Column<Cost>; 3] = [

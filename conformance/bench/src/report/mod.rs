@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::calls::Calls;
 use crate::decide::Costs;
+use crate::instructions::Counts;
 use crate::machine::Header;
 use crate::route::Routes;
 use crate::serve::Rates;
@@ -29,6 +30,8 @@ pub struct Results {
     pub smoke: bool,
     /// Call overhead, per kind of request.
     pub calls: Vec<Calls>,
+    /// The same in instructions, per kind of request.
+    pub instructions: Vec<Counts>,
     /// Decision costs.
     pub decide: Option<Costs>,
     /// What layers add to a request, no socket.
