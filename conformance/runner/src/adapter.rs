@@ -90,6 +90,9 @@ pub struct Implementation {
     /// Its version.
     #[serde(default)]
     pub version: String,
+    /// How it is configured, in its own words; a survey shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<String>,
 }
 
 #[derive(Debug, Default)]

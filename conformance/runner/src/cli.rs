@@ -21,14 +21,14 @@ use anyhow::anyhow;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
-use crate::adapter;
-use crate::adapter::{AdapterCommand, AdapterPool};
+use crate::adapter::{self, AdapterCommand, AdapterPool};
 use crate::case::{self, CaseSet, Role};
 use crate::report::Conclusion;
 use crate::requirement::Requirement;
 use crate::run::{self, Target};
 use crate::select::{Profile, Shard};
 use crate::server_drive::ServerTarget;
+use crate::survey::{self, SurveyArgs};
 use conduct::{Told, conduct};
 use publish::{Outputs, publish};
 
@@ -130,6 +130,8 @@ enum Command {
     },
     /// Print the traceability page: which case shows which requirement, and what the case has caught
     Trace,
+    /// Measure what clients do with a hint, side by side and without a verdict
+    Survey(Box<SurveyArgs>),
     /// List the cases and the requirements that they speak for
     #[command(after_help = EXIT_CODES)]
     List {
@@ -232,6 +234,7 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
             html,
             markdown,
         } => table::main(&reports, html.as_deref(), markdown.as_deref()),
+        Command::Survey(args) => survey::survey(*args).await,
         Command::Client { adapter, common } => {
             judge(Judged::of("client", At::Adapter(adapter), &common)?, common).await
         }

@@ -12,6 +12,7 @@
 //! - [`pair_drive`] puts a client before a server and is the witness between them.
 //! - `grpc_drive` does both in gRPC.
 //! - [`verdict`] and [`report`] say what came out.
+//! - [`survey`] plays the same few answers to many clients and measures them, without a verdict.
 
 pub mod adapter;
 pub mod baseline;
@@ -32,6 +33,7 @@ pub mod score;
 pub mod select;
 pub mod server_drive;
 pub mod slack;
+pub mod survey;
 pub mod trace;
 pub mod vector;
 pub mod verdict;

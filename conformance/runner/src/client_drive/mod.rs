@@ -40,7 +40,7 @@ use judge::{Played, judge};
 use origin::Origin;
 use seen::{CallSeen, Reply};
 use spec::{Group, ParseCase, Port, Start, Who};
-use still::Watch;
+use still::{Stills, Watch};
 
 /// How much earlier than the case's own limit the replies are given up, so that the wire log can still be shown.
 const SPARE: Duration = Duration::from_millis(500);
@@ -65,12 +65,11 @@ pub async fn run_case(
     for play in 1..=PLAYS {
         let started = clock::now();
         let drive = Drive {
-            case,
+            id: &case.id,
             body,
             context,
             adapter: &adapter,
-            origin: &Origin::open(Duration::from_millis(body.refuse_ms))
-                .map_err(|error| NotRun::Harness(format!("loopback: {error}")))?,
+            origin: &open(body)?,
             play,
             started,
             give_up: begun + limit,
@@ -107,6 +106,47 @@ pub fn rejudge(set: &CaseSet, text: &str) -> Result<(String, Level, Findings), S
         return Err(format!("case {id:?} is not one of an HTTP client"));
     };
     Ok((id, case.level, judge(body, &played)))
+}
+
+/// Plays the calls of a case once and hands back what both witnesses saw, without a judgement. Calls that are still
+/// open after `limit` are given up, and the program is then ended.
+///
+/// # Errors
+/// [`NotRun`] says why there is nothing to hand back.
+pub(crate) async fn observe(
+    id: &str,
+    body: &ClientCase,
+    limit: Duration,
+    adapter: &Adapter,
+    context: &RunContext,
+) -> Result<Played, NotRun> {
+    let started = clock::now();
+    let drive = Drive {
+        id,
+        body,
+        context,
+        adapter,
+        origin: &open(body)?,
+        play: 1,
+        started,
+        give_up: started + limit,
+    };
+    drive.configure(&drive.shared_client()).await?;
+    let groups = drive.play().await?;
+    tokio::time::sleep(Duration::from_millis(body.watch_ms)).await;
+    Ok(Played {
+        groups,
+        log: drive.origin.log(),
+        started,
+        slack: context.slack,
+        stills: Stills::default(),
+        metrics: None,
+    })
+}
+
+fn open(body: &ClientCase) -> Result<Origin, NotRun> {
+    Origin::open(Duration::from_millis(body.refuse_ms))
+        .map_err(|error| NotRun::Harness(format!("loopback: {error}")))
 }
 
 /// A policy that makes no sense may be refused instead of played, if the refusal says which knob it is about.
@@ -148,7 +188,7 @@ async fn parse_all(adapter: &Adapter, cases: &[ParseCase]) -> Outcome {
 const PLAYS: u32 = 5;
 
 struct Drive<'a> {
-    case: &'a Case,
+    id: &'a str,
     body: &'a ClientCase,
     context: &'a RunContext,
     adapter: &'a Adapter,
@@ -189,7 +229,7 @@ impl Drive<'_> {
         };
         let mut findings = judge(self.body, &played);
         if self.context.records() {
-            findings.record = record::lines(&self.case.id, &played);
+            findings.record = record::lines(self.id, &played);
         }
         Ok((findings, longest))
     }
@@ -200,14 +240,11 @@ impl Drive<'_> {
         } else {
             String::new()
         };
-        format!("{}/{}{again}", self.context.run_id, self.case.id)
+        format!("{}/{}{again}", self.context.run_id, self.id)
     }
 
     fn path(&self, group: &Group, index: usize) -> String {
-        format!(
-            "/c/{}/{}/{}-{index}",
-            self.context.run_id, self.case.id, group.name
-        )
+        format!("/c/{}/{}/{}-{index}", self.context.run_id, self.id, group.name)
     }
 
     async fn configure(&self, client: &str) -> Result<(), NotRun> {

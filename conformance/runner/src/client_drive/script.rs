@@ -17,7 +17,7 @@ pub const MAX_FILL_BYTES: usize = 16 << 20;
 pub struct Step {
     /// The status.
     pub status: Option<u16>,
-    /// Field lines, `Name: value`, written as they stand. `{date}`, `{date+N}` (seconds), `{main}` and `{second}`
+    /// Field lines, `Name: value`, written as they stand. `{date}`, `{date+N}` and `{date-N}` (seconds), `{main}` and `{second}`
     /// (base URLs), `{path}` (of the request) are replaced.
     #[serde(default)]
     pub headers: Vec<String>,
@@ -336,22 +336,25 @@ fn fill_in(line: &str, places: &Places, path: &str, now: SystemTime) -> String {
         .replace("{second}", &places.second)
         .replace("{path}", path);
     while let Some((start, end, seconds)) = find_date(&out) {
-        let at = now.checked_add(Duration::from_secs(seconds)).unwrap_or(now);
+        let length = Duration::from_secs(seconds.unsigned_abs().into());
+        let at = if seconds < 0 {
+            now.checked_sub(length)
+        } else {
+            now.checked_add(length)
+        };
+        // A date before 1970 cannot be written.
+        let at = at.unwrap_or(now).max(SystemTime::UNIX_EPOCH);
         out.replace_range(start..end, &httpdate::fmt_http_date(at));
     }
     out
 }
 
-/// The first `{date}` or `{date+N}`: where it is and how many seconds it is ahead.
-fn find_date(text: &str) -> Option<(usize, usize, u64)> {
+/// The first `{date}`, `{date+N}` or `{date-N}`: where it is and how many seconds it is ahead.
+fn find_date(text: &str) -> Option<(usize, usize, i32)> {
     let start = text.find("{date")?;
     let end = start + text.get(start..)?.find('}')? + 1;
     let inner = text.get(start + "{date".len()..end - 1)?;
-    let seconds = inner
-        .strip_prefix('+')
-        .map_or(Some(0), |n| n.parse::<u32>().ok())
-        .unwrap_or(0);
-    Some((start, end, u64::from(seconds)))
+    Some((start, end, inner.parse().unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -422,6 +425,14 @@ mod tests {
         );
         assert!(head.contains("Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), "{head}");
         assert!(head.contains("Location: http://127.0.0.1:2/c/1\r\n"), "{head}");
+    }
+
+    #[test]
+    fn a_date_may_lie_behind_but_not_before_1970() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(90);
+        let date = |text: &str| fill_in(text, &places(), "/", at);
+        assert_eq!(date("{date-60}"), "Thu, 01 Jan 1970 00:00:30 GMT");
+        assert_eq!(date("{date-600}"), "Thu, 01 Jan 1970 00:00:00 GMT");
     }
 
     #[test]
