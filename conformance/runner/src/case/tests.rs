@@ -64,6 +64,15 @@ fn a_case_for_nothing_or_for_both_sides_or_without_a_second_witness_is_refused()
 }
 
 #[test]
+fn a_group_that_counts_from_another_names_one_before_it_and_says_how_long_after() {
+    let with = |keys: &str| error_of(&CASE.replace("- script:", &format!("- {keys}\n          script:")));
+    assert!(with("after: first").contains("after is \"first\"; it must name a group before this one"));
+    let second = "result: {kind: response}}\n        - name: second\n          after: call\n          script: [{status: 200}]\n          expect: {requests: 1, result: {kind: response}}";
+    let error = error_of(&CASE.replace("result: {kind: response}}", second));
+    assert!(error.contains("at_ms must say how long after"), "{error}");
+}
+
+#[test]
 fn an_id_that_is_used_twice_is_refused() {
     let twice = [
         ("a.yaml".to_owned(), CASE.to_owned()),

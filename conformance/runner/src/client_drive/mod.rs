@@ -22,6 +22,7 @@ pub(crate) mod still;
 pub(crate) mod timeline;
 pub mod wire;
 
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -290,8 +291,14 @@ impl Drive<'_> {
 
     async fn group(&self, group: &Group) -> Result<Vec<CallSeen>, NotRun> {
         if let Some(at_ms) = group.at_ms {
-            let due = self.started + Duration::from_millis(at_ms);
-            tokio::time::sleep_until(due.into()).await;
+            let from = match group.after.as_deref() {
+                None => self.started,
+                Some(name) => {
+                    let prefix = format!("/c/{}/{}/{name}-", self.context.run_id, self.id);
+                    first_answer(slice::from_ref(self.origin), &prefix, self.give_up).await
+                }
+            };
+            tokio::time::sleep_until((from + Duration::from_millis(at_ms)).into()).await;
         }
         let steps = Arc::new(group.script.clone());
         let mut clients = Vec::with_capacity(group.count);
@@ -399,6 +406,26 @@ impl Drive<'_> {
             Err(AdapterError::Refused { .. }) => Ok(None), // then the checks see that nothing is there
             Err(other) => Err(other.into()),
         }
+    }
+}
+
+/// How often the log is looked at for an answer that others wait for.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// When the first request below the prefix was answered; `give_up` where none was until then, which its own checks tell.
+pub(crate) async fn first_answer(origins: &[Origin], prefix: &str, give_up: Instant) -> Instant {
+    loop {
+        let answered = origins
+            .iter()
+            .filter_map(|origin| origin.first_answer(prefix))
+            .min();
+        if let Some(at) = answered {
+            return at;
+        }
+        if clock::now() >= give_up {
+            return give_up;
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

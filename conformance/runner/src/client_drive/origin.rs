@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -140,6 +140,16 @@ impl Origin {
                 used: 0,
             },
         );
+    }
+
+    /// When the first request whose path begins so was answered.
+    pub(crate) fn first_answer(&self, prefix: &str) -> Option<Instant> {
+        let log = lock(&self.shared.log);
+        let mut answered = log
+            .exchanges
+            .iter()
+            .filter(|exchange| exchange.path.starts_with(prefix));
+        answered.find_map(|exchange| exchange.head_at)
     }
 
     /// The wire log so far.
@@ -364,5 +374,36 @@ mod tests {
             used: 0,
         };
         assert!((0..100).all(|_| route.next().status == Some(503)));
+    }
+
+    #[tokio::test]
+    async fn who_counts_from_an_answer_waits_for_it_and_gives_up_where_none_comes() {
+        use tokio::io::AsyncReadExt as _;
+        let origins = [Origin::open(Duration::ZERO).unwrap()];
+        origins[0].route(
+            "/c/first-0".to_owned(),
+            Arc::new(vec![step(503, Repeat::Times(1))]),
+        );
+        let base = origins[0]
+            .base(Port::Main)
+            .trim_start_matches("http://")
+            .to_owned();
+        let asked = async {
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            let asked = clock::now();
+            let mut stream = TcpStream::connect(base).await.unwrap();
+            let ask = b"GET /c/first-0 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+            stream.write_all(ask).await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.unwrap();
+            asked
+        };
+        let far = clock::now() + Duration::from_secs(10);
+        let answer = crate::client_drive::first_answer(&origins, "/c/first-", far);
+        let (asked, answered) = tokio::join!(asked, answer);
+        assert!(asked <= answered && answered < far);
+
+        let soon = clock::now() + Duration::from_millis(20);
+        let none = crate::client_drive::first_answer(&origins, "/c/second-", soon).await;
+        assert_eq!(none, soon);
     }
 }

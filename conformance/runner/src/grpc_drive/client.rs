@@ -86,6 +86,7 @@ fn as_client_case(body: &GrpcClientCase) -> ClientCase {
         count: group.count,
         start: Start::Together,
         at_ms: None,
+        after: None,
         client: Who::Shared,
         port: Port::Main,
         request: group.request.clone(),

@@ -93,6 +93,7 @@ impl PairGroup {
             count: self.count,
             start: Start::Together,
             at_ms: None,
+            after: None,
             client: Who::Shared,
             port: Port::Main,
             request: self.request.clone(),

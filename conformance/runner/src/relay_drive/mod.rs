@@ -21,6 +21,7 @@ pub use spec::RelayCase;
 
 use crate::adapter::{AdapterPool, COMMAND_LIMIT};
 use crate::case::Case;
+use crate::client_drive::first_answer;
 use crate::client_drive::origin::Origin;
 use crate::client_drive::spec::Port;
 use crate::client_drive::wire::WireLog;
@@ -138,7 +139,13 @@ impl Stage<'_> {
 
     async fn group(&self, group: &Group) -> Vec<CallSeen> {
         if let Some(at_ms) = group.at_ms {
-            tokio::time::sleep_until((self.started + Duration::from_millis(at_ms)).into()).await;
+            let from = match group.after.as_deref() {
+                None => self.started,
+                Some(name) => {
+                    first_answer(self.origins, &format!("{}/{name}-", self.prefix), self.give_up).await
+                }
+            };
+            tokio::time::sleep_until((from + Duration::from_millis(at_ms)).into()).await;
         }
         let scripts: Vec<_> = group
             .scripts()

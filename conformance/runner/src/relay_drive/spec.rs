@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::case::Range;
 use crate::client_drive::script::Step;
+use crate::client_drive::spec::follows;
 
 /// The most calls that one group may make.
 pub const MAX_CALLS: usize = 500;
@@ -97,8 +98,13 @@ pub struct Group {
     /// How many calls.
     #[serde(default = "one")]
     pub count: usize,
-    /// Starts so long after the start of the case, beside the groups before it; absent: when those have ended.
+    /// Starts so long after the start of the case, or after what `after` names, beside the groups before it; absent: when
+    /// those have ended.
     pub at_ms: Option<u64>,
+    /// The group whose first answer `at_ms` counts from. What is about that answer's effect must name it: counted from the
+    /// start of the case, a call would now and then leave before the answer is there, where the machine is slow.
+    #[serde(default)]
+    pub after: Option<String>,
     /// Pause between the starts of two calls.
     #[serde(default)]
     pub every_ms: u64,
@@ -269,8 +275,8 @@ impl RelayCase {
                     "calls {name:?}: name must be letters and digits, and only once in a case"
                 ));
             }
-            group
-                .validate(self)
+            follows(group.after.as_deref(), group.at_ms, &names)
+                .and_then(|()| group.validate(self))
                 .map_err(|error| format!("calls {name:?}: {error}"))?;
             names.push(name);
         }

@@ -94,9 +94,14 @@ pub struct Group {
     /// Whether they start together or one after another.
     #[serde(default)]
     pub start: Start,
-    /// Starts so long after the start of the case, beside the groups before it; absent: when those have ended.
+    /// Starts so long after the start of the case, or after what `after` names, beside the groups before it; absent: when
+    /// those have ended.
     #[serde(default)]
     pub at_ms: Option<u64>,
+    /// The group whose first answer `at_ms` counts from. What is about that answer's effect must name it: counted from the
+    /// start of the case, a call would now and then leave before the answer is there, where the machine is slow.
+    #[serde(default)]
+    pub after: Option<String>,
     /// Which configured client makes them.
     #[serde(default)]
     pub client: Who,
@@ -227,6 +232,17 @@ impl ClientCase {
     }
 }
 
+/// Whether `after` and `at_ms` say something together, given the names of the groups before.
+pub(crate) fn follows(after: Option<&str>, at_ms: Option<u64>, before: &[&str]) -> Result<(), String> {
+    match after {
+        Some(name) if !before.contains(&name) => {
+            Err(format!("after is {name:?}; it must name a group before this one"))
+        }
+        Some(name) if at_ms.is_none() => Err(format!("after is {name:?}; at_ms must say how long after")),
+        _ => Ok(()),
+    }
+}
+
 impl Group {
     fn validate(&self, before: &[&str]) -> Result<(), String> {
         let name = &self.name;
@@ -239,6 +255,7 @@ impl Group {
         if !(1..=MAX_CALLS).contains(&self.count) {
             return Err(format!("count is {}; allowed are 1 to {MAX_CALLS}", self.count));
         }
+        follows(self.after.as_deref(), self.at_ms, before)?;
         if self.script.is_empty() {
             return Err("script is empty; say at least what a request would be answered".to_owned());
         }
