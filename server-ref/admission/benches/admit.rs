@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use holdoff_admission::{Caller, Controller, Decision, Ending, Profile, Ticket, Work};
+use holdoff_admission::{Caller, Controller, DeadlineOf, Decision, Ending, Profile, Ticket, Work};
 use holdoff_contract::Tier;
 
 #[expect(clippy::disallowed_methods, reason = "an origin for the controller's time")]
@@ -40,6 +40,7 @@ fn loaded(workers: u32, queued: usize) -> Loaded {
         class: c.class(None),
         tier: Tier::Deferrable,
         deadline: now + Duration::from_secs(3_000),
+        deadline_of: DeadlineOf::Caller,
         cost: None,
         bytes: 100,
         may_defer: false,

@@ -351,10 +351,11 @@ impl Controller {
 
     /// Takes queued work out with a refusal.
     fn take_out(&mut self, now: Nanos, index: u32, code: Code, events: &mut impl Events) -> Step {
-        let rejection = self.refuse_queued(now, index, code.clone());
-        let (class, tier) = (self.slots[index].class, self.slots[index].tier);
+        let slot = self.slots[index].clone();
         let key = self.slots.key(index);
         self.release(index);
+        let rejection = self.refuse_queued(now, &slot, code.clone());
+        let (class, tier) = (slot.class, slot.tier);
         events.emit(Event::Refused { class, tier, code });
         Step::Refuse(key, rejection)
     }

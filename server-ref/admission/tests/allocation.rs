@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use holdoff_admission::{Controller, Decision, Ending, Step, Work};
+use holdoff_admission::{Controller, DeadlineOf, Decision, Ending, Step, Work};
 use holdoff_contract::Tier;
 
 #[test]
@@ -30,6 +30,7 @@ fn admitting_starting_and_finishing_allocate_nothing_once_warm() {
                 class,
                 tier,
                 deadline,
+                deadline_of: DeadlineOf::Caller,
                 cost: None,
                 bytes: 10,
                 may_defer: false,
@@ -82,6 +83,7 @@ fn a_task_that_waits_takes_at_most_128_bytes_of_the_controller() {
             class,
             tier: Tier::Deferrable,
             deadline: now + Duration::from_secs(3_600),
+            deadline_of: DeadlineOf::Caller,
             cost: None,
             bytes: 0,
             may_defer: false,
