@@ -305,7 +305,7 @@ impl Controller {
             return None;
         }
         self.queues.turns().into_iter().find_map(|lane| {
-            if lane == BACKLOG && self.machine.state() != ServiceState::Normal {
+            if lane == BACKLOG && !self.machine.is_open() {
                 return None;
             }
             let index = self.queues.head(&self.tenants, lane)?;

@@ -100,7 +100,10 @@ fn a_tenant_at_its_active_limit_waits_and_nobody_waits_for_it() {
         .collect();
     // A worker is idle all the time, so what is refused of a is refused for its own limit alone.
     assert!((1..=7).contains(&refused.len()), "{refused:?}");
-    assert!(refused.iter().all(|code| *code == Code::TenantLimit), "{refused:?}");
+    assert!(
+        refused.iter().all(|code| *code == Code::TenantLimit),
+        "{refused:?}"
+    );
     w.advance(10);
     for n in 0..10 {
         w.ask(&format!("b{n}"), req("t", 5).of("b")).key();
