@@ -268,7 +268,6 @@ impl Controller {
         class.queued_work += ask.charge;
         class.held += 1;
         self.ghosts.entered(lane, ask.charge);
-        self.tenants[ask.tenant.0].tickets += 1;
         let expires = ask.tier != Tier::NonSheddable;
         self.queues
             .push(&mut self.slots, &mut self.tenants, ticket.slot, lane, expires);
@@ -432,7 +431,6 @@ impl Controller {
             }
         }
         self.classes[usize::from(class.0)].held -= 1;
-        self.tenants[tenant_index].tickets -= 1;
         self.slots.release(index);
     }
 

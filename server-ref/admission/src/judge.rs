@@ -176,7 +176,7 @@ impl Controller {
             return (wait, wait);
         }
         // It waits for itself: what runs of it is on average half done.
-        let own = (tenant.queued_work + tenant.running_work / 2) / u64::from(tenant.active_limit);
+        let own = (tenant.queued_work() + tenant.running_work / 2) / u64::from(tenant.active_limit);
         (wait.max(own), wait)
     }
 
@@ -345,11 +345,11 @@ impl Controller {
             return;
         }
         let tenant = &self.tenants[ask.tenant.0];
-        let work = tenant.queued_work.saturating_add(ask.charge);
+        let work = tenant.queued_work().saturating_add(ask.charge);
         let no_place = self.queues.len(ask.tier.index()) >= self.bounds.queue[ask.tier.index()];
         if work > tenant.work_limit || (no_place && ask.waits_for_itself) {
             found.own(Code::TenantLimit);
-            let quickest = tenant.queued_work.saturating_add(self.bounds.quickest);
+            let quickest = tenant.queued_work().saturating_add(self.bounds.quickest);
             found.all_of_tenant = no_place || quickest > tenant.work_limit;
             return;
         }
@@ -366,6 +366,8 @@ impl Controller {
         if tenants > 1 && ask.wait as f64 > TENANT_FROM * bound {
             let mean = self.classes[usize::from(ask.class.0)].times.mean as f64;
             let share = TENANT_SHARE * bound * f64::from(self.pool.effective) / f64::from(tenants);
+            // What it has waiting in lower tiers takes nothing of this one.
+            let work = tenant.work_down_to(ask.tier).saturating_add(ask.charge);
             if work as f64 > share.max(TENANT_LEAST * mean) {
                 found.own(Code::TenantLimit);
             }
@@ -485,7 +487,7 @@ impl Controller {
     /// not use a short queue. A tenant's first task passes, so that one tenant cannot use it up for all.
     fn over_slow_start(&self, ask: &Ask, bound: Nanos) -> Nanos {
         let class = &self.classes[usize::from(ask.class.0)];
-        if !class.in_slow_start() || self.tenants[ask.tenant.0].queued_work == 0 {
+        if !class.in_slow_start() || self.tenants[ask.tenant.0].queued_work() == 0 {
             return 0;
         }
         let share = (SLOW_START_SHARE * bound as f64 * f64::from(self.pool.workers)) as Nanos;
@@ -515,7 +517,7 @@ impl Controller {
             && !self.is_stale(ask.now)
             && !self.pool.is_closed(ask.tier)
             && self.queues.len(crate::queues::BACKLOG) < self.bounds.backlog
-            && tenant.queued_work.saturating_add(ask.charge) <= tenant.work_limit
+            && tenant.queued_work().saturating_add(ask.charge) <= tenant.work_limit
             && self.queues.bytes.saturating_add(ask.bytes) <= caps
             && self.queues.work.saturating_add(ask.charge) <= self.bounds.queue_work
     }
