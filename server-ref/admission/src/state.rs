@@ -224,7 +224,11 @@ impl Machine {
         self.pinned = state.is_some_and(|state| state != ServiceState::Recovering);
         self.low_since = None;
         self.last = now;
-        state.and_then(|state| self.enter(now, state))
+        // What was pinned says nothing of the load: neither it nor what follows is a relapse.
+        self.left = None;
+        let change = state.and_then(|state| self.enter(now, state));
+        self.relapsed = false;
+        change
     }
 }
 
