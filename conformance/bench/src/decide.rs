@@ -13,7 +13,7 @@ use anyhow::{Context as _, ensure};
 use futures_util::FutureExt;
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 use holdoff::Tier;
-use holdoff_admission::{Controller, Decision, Ending, Profile, Ticket, Work};
+use holdoff_admission::{Controller, DeadlineOf, Decision, Ending, Profile, Ticket, Work};
 use holdoff_admission_tower::{Admission, Ask};
 use serde::Serialize;
 use tower::limit::ConcurrencyLimit;
@@ -177,6 +177,7 @@ impl Loaded {
             class: controller.class(None),
             tier: Tier::Deferrable,
             deadline: now + Duration::from_secs(3_000),
+            deadline_of: DeadlineOf::Caller,
             cost: None,
             bytes: 100,
             may_defer: false,

@@ -101,9 +101,13 @@ impl Controller {
         let work = (0..BACKLOG).map(|lane| self.queues.lane_work(lane)).sum();
         let wait = self.pool.residuals(now, Tier::Critical, true).fill(work);
         let pressed = std::mem::take(&mut self.pressed) || depth > 0;
-        let change = self
-            .machine
-            .sample(now, depth, wait as f64 / bound.max(1) as f64, pressed);
+        let change = self.machine.sample(
+            now,
+            depth,
+            wait as f64 / bound.max(1) as f64,
+            pressed,
+            self.demand.rate(),
+        );
         Self::tell(change, events);
     }
 

@@ -268,7 +268,6 @@ impl Controller {
         class.queued_work += ask.charge;
         class.held += 1;
         self.ghosts.entered(lane, ask.charge);
-        self.tenants[ask.tenant.0].tickets += 1;
         let expires = ask.tier != Tier::NonSheddable;
         self.queues
             .push(&mut self.slots, &mut self.tenants, ticket.slot, lane, expires);
@@ -305,7 +304,7 @@ impl Controller {
             return None;
         }
         self.queues.turns().into_iter().find_map(|lane| {
-            if lane == BACKLOG && self.machine.state() != ServiceState::Normal {
+            if lane == BACKLOG && !self.machine.is_open() {
                 return None;
             }
             let index = self.queues.head(&self.tenants, lane)?;
@@ -351,10 +350,11 @@ impl Controller {
 
     /// Takes queued work out with a refusal.
     fn take_out(&mut self, now: Nanos, index: u32, code: Code, events: &mut impl Events) -> Step {
-        let rejection = self.refuse_queued(now, index, code.clone());
-        let (class, tier) = (self.slots[index].class, self.slots[index].tier);
+        let slot = self.slots[index].clone();
         let key = self.slots.key(index);
         self.release(index);
+        let rejection = self.refuse_queued(now, &slot, code.clone());
+        let (class, tier) = (slot.class, slot.tier);
         events.emit(Event::Refused { class, tier, code });
         Step::Refuse(key, rejection)
     }
@@ -431,7 +431,6 @@ impl Controller {
             }
         }
         self.classes[usize::from(class.0)].held -= 1;
-        self.tenants[tenant_index].tickets -= 1;
         self.slots.release(index);
     }
 

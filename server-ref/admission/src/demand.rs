@@ -41,6 +41,11 @@ impl Demand {
         self.rate += (1.0 - (-(passed as f64) / OVER).exp()) * (rate - self.rate);
     }
 
+    /// What newcomers ask for, in capacities.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
+    }
+
     /// Share of its pace at which the line of those who come back moves.
     pub(crate) fn spare(&self) -> f64 {
         ((1.0 - self.rate) / FULL_FROM).clamp(LEAST, 1.0)

@@ -1,7 +1,7 @@
 //! How long does a task take? Per class, since a lint and a migration have no average.
 //!
 //! The mean is an EWMA (0.02); quantiles come from the last 256 samples, each cut at 8 means so that one odd task
-//! does not make everything look late. They are sorted off the admission path. Until 8 samples the profile's prior
+//! does not make everything look late. They are worked out by the tick, off the admission path. Until 8 samples the profile's prior
 //! counts, as a lognormal with its mean and p95.
 
 use std::time::Duration;
@@ -17,8 +17,6 @@ const ALPHA: f64 = 0.02;
 const CLIP: f64 = 8.0;
 /// Admissions that a share of admissions begins with.
 const GRANTED: f64 = 4.0;
-/// New samples after which the quantiles are sorted again.
-const FRESH: u32 = 32;
 
 /// Service times of a class.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +71,8 @@ pub(crate) struct Class {
     mean: f64,
     window: Vec<Nanos>,
     next: usize,
-    fresh: u32,
+    /// A sample came since the quantiles were worked out.
+    fresh: bool,
 }
 
 impl Times {
@@ -122,7 +121,7 @@ impl Class {
             mean: prior.mean as f64,
             window: Vec::with_capacity(WINDOW),
             next: 0,
-            fresh: 0,
+            fresh: false,
         }
     }
 
@@ -184,8 +183,8 @@ impl Class {
             self.window[self.next] = sample as Nanos;
         }
         self.next = (self.next + 1) % WINDOW;
-        self.fresh += 1;
-        if self.samples == SLOW_START || self.fresh >= FRESH {
+        self.fresh = true;
+        if self.samples == SLOW_START {
             self.publish();
         }
     }
@@ -195,19 +194,28 @@ impl Class {
         self.sample(now, service.max(Duration::from_nanos(self.times.mean)));
     }
 
-    /// Sorts the window, where it has something new; 256 numbers, off the admission path.
+    /// Works out the quantiles, where there is something new. By the tick; and once at the end of slow start, when the prior's
+    /// stop to count.
     pub(crate) fn publish(&mut self) {
-        if self.fresh == 0 || self.samples < SLOW_START {
+        if !self.fresh || self.samples < SLOW_START {
             return;
         }
-        self.fresh = 0;
-        let mut sorted = [0; WINDOW];
+        self.fresh = false;
+        let mut samples = [0; WINDOW];
         let n = self.window.len();
-        sorted[..n].copy_from_slice(&self.window);
-        sorted[..n].sort_unstable();
-        let at = |share: f64| sorted[((n as f64 * share).ceil() as usize).clamp(1, n) - 1];
-        (self.times.p10, self.times.p25, self.times.p50, self.times.p95) =
-            (at(0.1), at(0.25), at(0.5), at(0.95));
+        samples[..n].copy_from_slice(&self.window);
+        // From the greatest down: at and below a quantile are all the smaller ones.
+        let mut left = n;
+        let mut take = |share: f64| {
+            let at = ((n as f64 * share).ceil() as usize).clamp(1, left) - 1;
+            let found = *samples[..left].select_nth_unstable(at).1;
+            left = at + 1;
+            found
+        };
+        self.times.p95 = take(0.95);
+        self.times.p50 = take(0.5);
+        self.times.p25 = take(0.25);
+        self.times.p10 = take(0.1);
     }
 
     /// In slow start: what it holds is bounded, whatever its prior says (ADM-28).

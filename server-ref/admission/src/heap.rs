@@ -30,6 +30,11 @@ impl IndexedHeap {
     pub(crate) fn push(&mut self, id: u32, key: u64) {
         self.remove(id);
         if self.place.len() <= id as usize {
+            let more = id as usize + 1 - self.place.len();
+            if self.place.capacity() <= id as usize {
+                // By quarters: most ids of a table that is full once are never beyond it.
+                self.place.reserve_exact(more.max(self.place.len() / 4));
+            }
             self.place.resize(id as usize + 1, ABSENT);
         }
         self.entries.push((key, id));

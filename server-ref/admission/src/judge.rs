@@ -3,13 +3,18 @@
 //! Every test is made, since the largest hint of all that refuse goes out; the first in this order names the code:
 //! draining, fresh, the edge, hard caps, tenant, tier, deadline, wait bound. The edge ([`crate::edge`]) needs a caller,
 //! and what it refuses is not tested further: that is its purpose.
+//!
+//! A code must name the true cause, and two limits look like others. A tenant's own limit of running tasks makes a wait
+//! that looks like the server's; a deadline that is too short hides a limit that would refuse any deadline. So where one of
+//! these may be it, the test is made once more without it (ADM-21, SRV-19).
 
 use holdoff_contract::{Code, ServiceState, Tier};
 
 use crate::estimator::Fares;
-use crate::slots::Nanos;
+use crate::refuse::two_digits_up;
+use crate::slots::{Nanos, Slot};
 use crate::wait::ahead;
-use crate::{ClassId, Controller, TenantId, Work};
+use crate::{ClassId, Controller, DeadlineOf, TenantId, Work};
 
 /// The controller's data is too old beyond this: two periods of the 250 ms that an operator's own loop may take; the
 /// tick comes more often.
@@ -26,6 +31,8 @@ const CRITICAL_BURST: Nanos = 1_000_000_000;
 const TENANT_LEAST: f64 = 1.5;
 /// Share of the pool's work that a class in slow start may have waiting.
 const SLOW_START_SHARE: f64 = 0.1;
+/// Tasks that a class in slow start may have waiting, however long they are.
+const SLOW_START_LEAST: u64 = 2;
 
 /// The work that asks, with what was looked up for it once.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +42,31 @@ pub(crate) struct Ask {
     pub(crate) class: ClassId,
     pub(crate) tier: Tier,
     pub(crate) deadline: Nanos,
+    pub(crate) deadline_of: DeadlineOf,
     pub(crate) remaining: Nanos,
     pub(crate) charge: Nanos,
     pub(crate) bytes: u64,
     pub(crate) may_defer: bool,
     /// A worker is idle and nothing is ahead.
     pub(crate) starts: bool,
+    /// Nothing but its tenant's own active limit keeps it from a worker.
+    pub(crate) waits_for_itself: bool,
+    /// Until it starts.
     pub(crate) wait: Nanos,
+    /// The same if its tenant had no active limit of its own: not more.
+    pub(crate) wait_for_others: Nanos,
+}
+
+impl Ask {
+    /// The same without the active limit of its tenant; `None` where that changes nothing.
+    fn unlimited(self, starts: bool) -> Option<Self> {
+        (self.waits_for_itself || self.wait > self.wait_for_others).then_some(Self {
+            starts,
+            waits_for_itself: false,
+            wait: if starts { 0 } else { self.wait_for_others },
+            ..self
+        })
+    }
 }
 
 /// What refuses, if anything does.
@@ -55,7 +80,10 @@ pub(crate) struct Findings {
     pub(crate) all_of_tenant: bool,
     /// It is refused for load, not for its own deadline or limit.
     pub(crate) load: bool,
+    /// With `deadline_unattainable`: the deadline that would have been admitted, where there is one.
     pub(crate) min_deadline: Option<Nanos>,
+    /// What refuses cannot admit earlier than in this time.
+    pub(crate) until: Nanos,
     /// Admitted against the estimate, to measure it.
     pub(crate) probe: bool,
 }
@@ -86,37 +114,49 @@ impl Controller {
             class: work.class,
             tier: work.tier,
             deadline,
+            deadline_of: work.deadline_of,
             remaining: deadline.saturating_sub(now),
             charge: class.charge(work.cost),
             bytes: work.bytes,
             may_defer: work.may_defer,
-            starts: self.starts_at_once(work),
+            starts: false,
+            waits_for_itself: false,
             wait: 0,
+            wait_for_others: 0,
         };
-        if !ask.starts {
-            ask.wait = self.predict(&ask);
-        }
+        self.look_ahead(&mut ask);
         ask
     }
 
-    /// Is a worker idle for this, with nothing ahead that would take it?
-    fn starts_at_once(&self, work: &Work) -> bool {
-        let room = self.pool.room(work.tier, self.may_borrow(work.class));
-        if room == 0 || self.tenants[work.tenant.0].at_active_limit() {
+    /// When would it start?
+    fn look_ahead(&self, ask: &mut Ask) {
+        let room = self.pool.room(ask.tier, self.may_borrow(ask.class));
+        let at_limit = self.tenants[ask.tenant.0].at_active_limit();
+        ask.starts = !at_limit && self.is_first(ask.tier, room);
+        ask.waits_for_itself = at_limit && room > 0;
+        if !ask.starts {
+            (ask.wait, ask.wait_for_others) = self.predict(ask);
+        }
+    }
+
+    /// Of `room` idle workers, is one left for a newcomer to this tier after what waits?
+    fn is_first(&self, tier: Tier, room: u32) -> bool {
+        if room == 0 {
             return false;
         }
-        let ahead = Tier::ALL.iter().map(|tier| {
-            let waiting = self.queues.startable(tier.index());
-            if *tier == work.tier || waiting == 0 {
+        let ahead = Tier::ALL.iter().map(|other| {
+            let waiting = self.queues.startable(other.index());
+            if *other == tier || waiting == 0 {
                 waiting
             } else {
-                waiting.min(self.pool.room(*tier, false))
+                waiting.min(self.pool.room(*other, false))
             }
         });
         room > ahead.sum::<u32>()
     }
 
-    fn predict(&self, ask: &Ask) -> Nanos {
+    /// Until it starts, with and without its tenant's own active limit.
+    fn predict(&self, ask: &Ask) -> (Nanos, Nanos) {
         let lane = ask.tier.index();
         let tenant = &self.tenants[ask.tenant.0];
         let lanes = [0, 1, 2].map(|lane| self.queues.seen(lane, self.bounds.weights[lane]));
@@ -133,11 +173,17 @@ impl Controller {
             wait = workers.fill(work);
         }
         if tenant.active_limit >= self.pool.workers || tenant.running + tenant.lanes[lane].len == 0 {
-            return wait;
+            return (wait, wait);
         }
         // It waits for itself: what runs of it is on average half done.
-        let own = (tenant.queued_work + tenant.running_work / 2) / u64::from(tenant.active_limit);
-        wait.max(own)
+        let own = (tenant.queued_work() + tenant.running_work / 2) / u64::from(tenant.active_limit);
+        (wait.max(own), wait)
+    }
+
+    /// Until the first worker that it can have comes free.
+    fn first_worker(&self, ask: &Ask) -> Nanos {
+        let workers = self.pool.residuals(ask.now, ask.tier, self.may_borrow(ask.class));
+        workers.fill(0)
     }
 
     /// May this class have a worker that is reserved for critical? Only if its p95 fits critical's tightest slack.
@@ -167,6 +213,74 @@ impl Controller {
     }
 
     pub(crate) fn judge(&self, ask: &Ask) -> Findings {
+        let found = self.test(ask);
+        match found.code {
+            None
+            | Some(Code::Draining | Code::ControllerStale | Code::DeadlineExpired | Code::TenantLimit) => {
+                Findings {
+                    min_deadline: None,
+                    ..found
+                }
+            }
+            Some(_) => self.with_true_cause(ask, found),
+        }
+    }
+
+    /// Is it its tenant's own limit, or another one than the deadline?
+    fn with_true_cause(&self, ask: &Ask, mut found: Findings) -> Findings {
+        let room = self.pool.room(ask.tier, self.may_borrow(ask.class));
+        let unlimited = ask.unlimited(self.is_first(ask.tier, room));
+        if unlimited.is_some_and(|ask| self.test(&ask).code.is_none()) {
+            return Findings {
+                code: Some(Code::TenantLimit),
+                own: true,
+                until: found.until,
+                ..Findings::default()
+            };
+        }
+        if found.code != Some(Code::DeadlineUnattainable) {
+            found.min_deadline = None;
+            return found;
+        }
+        let least = two_digits_up(found.min_deadline.unwrap_or(Nanos::MAX));
+        let remaining = least.min(self.classes[usize::from(ask.class.0)].max_deadline);
+        let resent = self.test(&Ask {
+            deadline: ask.now.saturating_add(remaining),
+            deadline_of: DeadlineOf::Caller,
+            remaining,
+            ..*ask
+        });
+        found.min_deadline = Some(least).filter(|_| resent.code.is_none());
+        // What refuses the deadline that would do, refuses any.
+        found.code = resent.code.or(found.code);
+        found.until = found.until.max(resent.until);
+        found
+    }
+
+    /// The least deadline with which this work, that has just been taken out of its queue, would be admitted again now.
+    pub(crate) fn least_deadline(&self, now: Nanos, slot: &Slot) -> Option<Nanos> {
+        let mut ask = Ask {
+            now,
+            tenant: TenantId(slot.tenant),
+            class: slot.class,
+            tier: slot.tier,
+            deadline: now,
+            deadline_of: DeadlineOf::Caller,
+            remaining: 1,
+            charge: slot.charge,
+            bytes: slot.bytes,
+            may_defer: false,
+            starts: false,
+            waits_for_itself: false,
+            wait: 0,
+            wait_for_others: 0,
+        };
+        self.look_ahead(&mut ask);
+        self.judge(&ask).min_deadline
+    }
+
+    /// Every test in its order.
+    fn test(&self, ask: &Ask) -> Findings {
         let mut found = Findings::default();
         if self.draining {
             found.general(Code::Draining);
@@ -206,9 +320,9 @@ impl Controller {
         if ask.starts {
             return;
         }
-        let waits_for_itself = self.waits_for_itself(ask);
         let waiting = self.queues.len(ask.tier.index());
-        if ask.tier == Tier::Deferrable && waiting >= self.profile.queue && !waits_for_itself {
+        if ask.tier == Tier::Deferrable && waiting >= self.profile.queue && !ask.waits_for_itself {
+            found.until = self.first_worker(ask);
             found.general(if self.profile.queue == 0 {
                 Code::ConcurrencyLimit
             } else {
@@ -226,22 +340,16 @@ impl Controller {
         }
     }
 
-    /// Nothing but the tenant's own active limit keeps it from a worker.
-    fn waits_for_itself(&self, ask: &Ask) -> bool {
-        self.tenants[ask.tenant.0].at_active_limit()
-            && self.pool.can_start(ask.tier, self.may_borrow(ask.class))
-    }
-
     fn judge_tenant(&self, ask: &Ask, found: &mut Findings) {
         if ask.starts {
             return;
         }
         let tenant = &self.tenants[ask.tenant.0];
-        let work = tenant.queued_work.saturating_add(ask.charge);
+        let work = tenant.queued_work().saturating_add(ask.charge);
         let no_place = self.queues.len(ask.tier.index()) >= self.bounds.queue[ask.tier.index()];
-        if work > tenant.work_limit || (no_place && self.waits_for_itself(ask)) {
+        if work > tenant.work_limit || (no_place && ask.waits_for_itself) {
             found.own(Code::TenantLimit);
-            let quickest = tenant.queued_work.saturating_add(self.bounds.quickest);
+            let quickest = tenant.queued_work().saturating_add(self.bounds.quickest);
             found.all_of_tenant = no_place || quickest > tenant.work_limit;
             return;
         }
@@ -258,6 +366,8 @@ impl Controller {
         if tenants > 1 && ask.wait as f64 > TENANT_FROM * bound {
             let mean = self.classes[usize::from(ask.class.0)].times.mean as f64;
             let share = TENANT_SHARE * bound * f64::from(self.pool.effective) / f64::from(tenants);
+            // What it has waiting in lower tiers takes nothing of this one.
+            let work = tenant.work_down_to(ask.tier).saturating_add(ask.charge);
             if work as f64 > share.max(TENANT_LEAST * mean) {
                 found.own(Code::TenantLimit);
             }
@@ -288,6 +398,7 @@ impl Controller {
         let no_place = self.queues.len(lane) >= self.bounds.queue[lane];
         let over_work = self.queues.lane_work(lane).saturating_add(ask.charge) > self.bounds.tier_work[lane];
         if self.pool.is_closed(ask.tier) || (!ask.starts && (no_place || over_work)) {
+            found.until = found.until.max(self.first_worker(ask));
             found.general(Code::TierBudgetExhausted);
         }
         if ask.tier != Tier::Deferrable {
@@ -340,7 +451,13 @@ impl Controller {
             return;
         }
         found.min_deadline = Some(need);
-        found.general(Code::DeadlineUnattainable);
+        // A deadline that its caller did not name is the server's own bound on a wait: that caller may come back. Where
+        // nothing is waited for, only a longer deadline helps.
+        found.general(if ask.deadline_of == DeadlineOf::Class && !ask.starts {
+            Code::QueueAgeExceeded
+        } else {
+            Code::DeadlineUnattainable
+        });
     }
 
     fn judge_wait(&self, ask: &Ask, found: &mut Findings) {
@@ -350,22 +467,33 @@ impl Controller {
         }
         let lane = ask.tier.index();
         let bound = self.bounds.wait[lane];
-        let over = ask.wait > bound || self.oldest_waiting(ask.now, lane) > bound.saturating_mul(2);
-        let slow_start = ask.tier == Tier::Deferrable && self.over_slow_start(ask, bound);
-        if over || slow_start {
+        if ask.wait > bound || self.oldest_waiting(ask.now, lane) > bound.saturating_mul(2) {
+            found.general(Code::QueueAgeExceeded);
+        }
+        let over = if ask.tier == Tier::Deferrable {
+            self.over_slow_start(ask, bound)
+        } else {
+            0
+        };
+        if over > 0 {
+            let passes = over / u64::from(self.pool.effective);
+            found.until = found.until.max(self.first_worker(ask)).max(passes);
             found.general(Code::QueueAgeExceeded);
         }
     }
 
-    /// Has this class more waiting than a class without samples may have? A tenant's first task passes, so that one
-    /// tenant cannot use it up for all.
-    fn over_slow_start(&self, ask: &Ask, bound: Nanos) -> bool {
+    /// How much more than a class without samples may have waiting would this class have? Its prior may be wrong, so for it
+    /// the bound on time in queue is a tenth of the tier's; but never less than two tasks, else a class of long tasks could
+    /// not use a short queue. A tenant's first task passes, so that one tenant cannot use it up for all.
+    fn over_slow_start(&self, ask: &Ask, bound: Nanos) -> Nanos {
         let class = &self.classes[usize::from(ask.class.0)];
+        if !class.in_slow_start() || self.tenants[ask.tenant.0].queued_work() == 0 {
+            return 0;
+        }
         let share = (SLOW_START_SHARE * bound as f64 * f64::from(self.pool.workers)) as Nanos;
-        class.in_slow_start()
-            && class.queued_work > 0
-            && self.tenants[ask.tenant.0].queued_work > 0
-            && class.queued_work.saturating_add(ask.charge) > share
+        let least = ask.charge.saturating_mul(SLOW_START_LEAST);
+        let waiting = class.queued_work.saturating_add(ask.charge);
+        waiting.saturating_sub(share.max(least))
     }
 
     /// Age of the oldest of this lane that waits for a worker and not for its own tenant.
@@ -389,7 +517,7 @@ impl Controller {
             && !self.is_stale(ask.now)
             && !self.pool.is_closed(ask.tier)
             && self.queues.len(crate::queues::BACKLOG) < self.bounds.backlog
-            && tenant.queued_work.saturating_add(ask.charge) <= tenant.work_limit
+            && tenant.queued_work().saturating_add(ask.charge) <= tenant.work_limit
             && self.queues.bytes.saturating_add(ask.bytes) <= caps
             && self.queues.work.saturating_add(ask.charge) <= self.bounds.queue_work
     }

@@ -46,4 +46,4 @@ pub use ghosts::GhostOutcome;
 pub use never::NeverAdmissible;
 pub use profile::{Profile, ProfileError};
 pub use snapshot::{ClassSnapshot, Snapshot, TierSnapshot};
-pub use work::{ClassId, Ending, TenantId, Ticket, Work};
+pub use work::{ClassId, DeadlineOf, Ending, TenantId, Ticket, Work};

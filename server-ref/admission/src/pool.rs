@@ -14,6 +14,8 @@ pub(crate) struct Pool {
     slots: [u32; 3],
     running: Vec<Run>,
     by_tier: [u32; 3],
+    /// Charges of what runs, a tier.
+    work: [Nanos; 3],
     /// Workers that are not held, measured each tick.
     pub(crate) effective: u32,
 }
@@ -26,6 +28,7 @@ impl Pool {
             slots: [Tier::Critical, Tier::NonSheddable, Tier::Deferrable].map(|tier| profile.slots(tier)),
             running: Vec::with_capacity(profile.workers as usize),
             by_tier: [0; 3],
+            work: [0; 3],
             effective: profile.workers,
         }
     }
@@ -35,6 +38,7 @@ impl Pool {
         let running = std::mem::take(&mut self.running);
         *self = Self {
             by_tier: self.by_tier,
+            work: self.work,
             running,
             ..Self::new(profile)
         };
@@ -79,20 +83,32 @@ impl Pool {
     /// When the workers that this tier can have come free.
     pub(crate) fn residuals(&self, now: Nanos, tier: Tier, may_borrow: bool) -> Residuals {
         let slots = self.slots[tier.index()];
-        let all = self.running.iter();
-        if slots < self.workers {
-            Residuals::read(now, slots, self.effective, all.filter(|run| run.tier == tier))
+        // Which workers, and the tiers that run on them.
+        let (workers, counts): (u32, [bool; 3]) = if slots < self.workers {
+            (slots, [0, 1, 2].map(|other| other == tier.index()))
         } else if tier == Tier::Critical || may_borrow || self.reserved == 0 {
-            Residuals::read(now, self.workers, self.effective, all)
+            (self.workers, [true; 3])
         } else {
-            let others = all.filter(|run| run.tier != Tier::Critical);
-            Residuals::read(now, self.workers - self.reserved, self.effective, others)
+            let critical = Tier::Critical.index();
+            (
+                self.workers - self.reserved,
+                [0, 1, 2].map(|other| other != critical),
+            )
+        };
+        if workers > Residuals::MOST_EXACT {
+            let counted = (0..3).filter(|other| counts[*other]);
+            let busy = counted.clone().map(|other| self.by_tier[other]).sum();
+            let work = counted.map(|other| self.work[other]).sum();
+            return Residuals::mean_field(workers, self.effective, busy, work);
         }
+        let running = self.running.iter().filter(|run| counts[run.tier.index()]);
+        Residuals::read(now, workers, running)
     }
 
     /// Puts a task on a worker; its index in the list.
     pub(crate) fn start(&mut self, run: Run) -> usize {
         self.by_tier[run.tier.index()] += 1;
+        self.work[run.tier.index()] += run.mean;
         self.running.push(run);
         self.running.len() - 1
     }
@@ -101,6 +117,7 @@ impl Pool {
     pub(crate) fn stop(&mut self, index: usize) -> Option<u32> {
         let run = self.running.swap_remove(index);
         self.by_tier[run.tier.index()] -= 1;
+        self.work[run.tier.index()] -= run.mean;
         self.running.get(index).map(|moved| moved.slot)
     }
 

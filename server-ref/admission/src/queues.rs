@@ -102,10 +102,10 @@ impl Queues {
 
     /// What this tenant has in this lane, for the prediction of a wait.
     pub(crate) fn own(&self, tenant: &Tenant, lane: usize) -> wait::Own {
-        let sub = &tenant.lanes[lane];
+        let turn = tenant.turns[lane];
         wait::Own {
-            work: sub.work,
-            lead: sub.tag.saturating_sub(self.lanes[lane].served),
+            work: turn.work,
+            lead: turn.tag.saturating_sub(self.lanes[lane].served),
         }
     }
 
@@ -160,18 +160,17 @@ impl Queues {
         }
         let tenant = &mut tenants[tenant_index];
         let parked = tenant.at_active_limit();
-        tenant.queued_work += charge;
-        let sub = &mut tenant.lanes[lane];
+        let (sub, turn) = (&mut tenant.lanes[lane], &mut tenant.turns[lane]);
         sub.len += 1;
-        sub.work += charge;
+        turn.work += charge;
         let before = mem::replace(&mut sub.tail, index);
         (slot.prev, slot.next) = (before, NONE);
         let was_empty = before == NONE;
         if was_empty {
             sub.head = index;
-            sub.tag = sub.tag.max(self.lanes[lane].served);
+            turn.tag = turn.tag.max(self.lanes[lane].served);
         }
-        let tag = sub.tag;
+        let tag = turn.tag;
         slot.older = mem::replace(&mut self.lanes[lane].newest, index);
         slot.newer = NONE;
         let older = slot.older;
@@ -218,11 +217,10 @@ impl Queues {
         self.bytes -= bytes;
         self.work -= charge;
         let tenant = &mut tenants[tenant_index];
-        tenant.queued_work -= charge;
         let parked = tenant.at_active_limit();
+        tenant.turns[lane].work -= charge;
         let sub = &mut tenant.lanes[lane];
         sub.len -= 1;
-        sub.work -= charge;
         if prev == NONE {
             sub.head = next;
         } else {
@@ -274,12 +272,12 @@ impl Queues {
     pub(crate) fn serve(&mut self, slots: &mut Slots, tenants: &mut Tenants, index: u32, lane: usize) {
         let (charge, tenant_index) = (slots[index].charge, slots[index].tenant);
         self.remove(slots, tenants, index, lane);
-        let sub = &mut tenants[tenant_index].lanes[lane];
+        let turn = &mut tenants[tenant_index].turns[lane];
         let at = &mut self.lanes[lane];
-        at.served = at.served.max(sub.tag);
-        sub.tag = sub.tag.saturating_add(charge);
+        at.served = at.served.max(turn.tag);
+        turn.tag = turn.tag.saturating_add(charge);
         if at.ready.contains(tenant_index) {
-            at.ready.push(tenant_index, sub.tag);
+            at.ready.push(tenant_index, turn.tag);
         }
         self.pass = self.pass.max(at.pass);
         at.pass += charge as f64 / at.weight;
@@ -297,12 +295,14 @@ impl Queues {
     pub(crate) fn unpark(&mut self, tenants: &mut Tenants, tenant: u32) {
         for lane in 0..LANES {
             let served = self.lanes[lane].served;
-            let sub = &mut tenants[tenant].lanes[lane];
-            self.lanes[lane].parked -= sub.len;
-            if sub.len > 0 {
+            let tenant_slot = &mut tenants[tenant];
+            let len = tenant_slot.lanes[lane].len;
+            self.lanes[lane].parked -= len;
+            if len > 0 {
                 // What it could not use meanwhile is not saved up.
-                sub.tag = sub.tag.max(served);
-                let tag = sub.tag;
+                let turn = &mut tenant_slot.turns[lane];
+                turn.tag = turn.tag.max(served);
+                let tag = turn.tag;
                 self.make_ready(lane, tenant, tag);
             }
         }

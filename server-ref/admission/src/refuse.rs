@@ -8,13 +8,13 @@ use crate::bounds::whole;
 use crate::edge::Throttle;
 use crate::judge::{Ask, Findings};
 use crate::line::{self, At, LEAST, Line, Window};
-use crate::slots::Nanos;
-use crate::{Caller, Controller, Event, Events, Rejection, Work};
+use crate::slots::{Nanos, Slot};
+use crate::{Caller, Controller, DeadlineOf, Event, Events, Rejection, Work};
 
 impl Controller {
     /// The refusal of what asks at the door: books its place in the line, unless it cannot come back.
     pub(crate) fn refuse(&mut self, ask: &Ask, found: &Findings, code: Code) -> Rejection {
-        let at = self.at(ask);
+        let at = self.at(ask, found.until);
         let own_end = self.tenants[ask.tenant.0].line[at.tier];
         let general = if found.general {
             self.line.place(at, own_end)
@@ -29,9 +29,7 @@ impl Controller {
         let place = general.max(own);
         let ceiling = self.bounds.ceiling;
         let window = self.line.window(place, self.bounds.floor, ceiling);
-        let p95 = self.classes[usize::from(ask.class.0)].times.p95;
-        let holds = window.after.saturating_add(p95) < ask.remaining;
-        let retry = if holds {
+        let retry = if self.holds(ask, window.after) {
             code.default_retry()
         } else {
             code.default_retry().max(Retry::No)
@@ -50,8 +48,7 @@ impl Controller {
         } else {
             retry
         };
-        let min_deadline = found.min_deadline.filter(|_| code == Code::DeadlineUnattainable);
-        let mut rejection = self.rejection(code, retry, ask.tier, window, Some(ask.wait), min_deadline);
+        let mut rejection = self.rejection(code, retry, ask.tier, window, Some(ask.wait), found.min_deadline);
         if !found.all_of_tenant {
             // The tenant's other tasks may well be admitted now: the hint is for this one alone.
             rejection.overload.scope = Scope::Request;
@@ -61,11 +58,16 @@ impl Controller {
 
     /// Would its deadline hold a return at the place in the line that a refusal gets now?
     pub(crate) fn can_come_back(&self, ask: &Ask) -> bool {
-        let at = self.at(ask);
+        let at = self.at(ask, 0);
         let place = self.line.place(at, self.tenants[ask.tenant.0].line[at.tier]);
         let after = line::latest(place, self.bounds.floor, self.bounds.ceiling);
+        self.holds(ask, after)
+    }
+
+    /// Does its caller's deadline hold a return after this? One that its caller did not name forbids no return.
+    fn holds(&self, ask: &Ask, after: Nanos) -> bool {
         let p95 = self.classes[usize::from(ask.class.0)].times.p95;
-        after.saturating_add(p95) < ask.remaining
+        ask.deadline_of == DeadlineOf::Class || after.saturating_add(p95) < ask.remaining
     }
 
     fn step(&self, tier: usize, mean: Nanos) -> Nanos {
@@ -109,7 +111,8 @@ impl Controller {
             }
         };
         let remaining = self.nanos(work.deadline).saturating_sub(now);
-        let holds = window.after.saturating_add(times.p95) < remaining;
+        let holds =
+            work.deadline_of == DeadlineOf::Class || window.after.saturating_add(times.p95) < remaining;
         let retry = if holds { Retry::After } else { Retry::No };
         if holds && place.is_some() {
             Line::book_own(at, &mut self.tenants[work.tenant.0].line[tier]);
@@ -135,7 +138,7 @@ impl Controller {
         self.edge.refused(now, caller, tier, window, !own_fault);
     }
 
-    fn at(&self, ask: &Ask) -> At {
+    fn at(&self, ask: &Ask, until: Nanos) -> At {
         let tier = ask.tier.index();
         let admissible = if self.bounds.queue[tier] == 0 {
             0
@@ -146,28 +149,25 @@ impl Controller {
         At {
             now: ask.now,
             tier,
-            base: ask.wait.saturating_sub(admissible).max(LEAST),
+            base: ask.wait.saturating_sub(admissible).max(until).max(LEAST),
             step: self.step(tier, mean),
             tenants: self.tenants.active(),
         }
     }
 
-    /// The refusal of what waited: it paces new work, and books nothing.
-    pub(crate) fn refuse_queued(&mut self, now: Nanos, index: u32, code: Code) -> Rejection {
-        let slot = &self.slots[index];
-        let (tier, waited) = (slot.tier, now.saturating_sub(slot.admitted));
-        let class = &self.classes[usize::from(slot.class.0)];
-        let mean = class.times.mean;
-        let min_deadline = (code == Code::DeadlineUnattainable).then(|| {
-            waited
-                .saturating_add(class.times.p95)
-                .saturating_add(self.margin(slot.class))
-        });
+    /// The refusal of what waited, and has been taken out: it paces new work, and books nothing.
+    pub(crate) fn refuse_queued(&mut self, now: Nanos, slot: &Slot, code: Code) -> Rejection {
+        let tier = slot.tier;
+        let min_deadline = if code == Code::DeadlineUnattainable {
+            self.least_deadline(now, slot)
+        } else {
+            None
+        };
         let at = At {
             now,
             tier: tier.index(),
             base: LEAST,
-            step: self.step(tier.index(), mean),
+            step: self.step(tier.index(), self.classes[usize::from(slot.class.0)].times.mean),
             tenants: self.tenants.active(),
         };
         let place = self.line.place(at, self.tenants[slot.tenant].line[tier.index()]);
@@ -194,7 +194,7 @@ impl Controller {
             max: Duration::from_nanos(window.max),
         };
         overload.predicted_wait = wait.map(Duration::from_nanos);
-        overload.min_deadline = min_deadline.map(two_digits_up);
+        overload.min_deadline = min_deadline.map(Duration::from_nanos);
         Rejection {
             overload: Box::new(overload),
         }
@@ -202,12 +202,12 @@ impl Controller {
 }
 
 /// Milliseconds, rounded up to two significant digits (SRV-19); one more first, since the test is "less than".
-fn two_digits_up(t: Nanos) -> Duration {
+pub(crate) fn two_digits_up(t: Nanos) -> Nanos {
     let ms = (t / 1_000_000).saturating_add(1);
     let unit = std::iter::successors(Some(1_u64), |unit| unit.checked_mul(10))
         .find(|unit| ms.div_ceil(*unit) < 100)
         .unwrap_or(1);
-    Duration::from_millis(ms.div_ceil(unit).saturating_mul(unit))
+    ms.div_ceil(unit).saturating_mul(unit).saturating_mul(1_000_000)
 }
 
 #[cfg(test)]
@@ -226,7 +226,7 @@ mod tests {
             (1_234, 1_300),
             (99_500, 100_000),
         ] {
-            assert_eq!(two_digits_up(ms * 1_000_000), Duration::from_millis(want), "{ms}");
+            assert_eq!(two_digits_up(ms * 1_000_000), want * 1_000_000, "{ms}");
         }
     }
 }

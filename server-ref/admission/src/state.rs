@@ -6,8 +6,9 @@
 //!
 //! Load that swings round a threshold gets past any band that is worth having. So who relapses is believed less: what comes
 //! back within a minute of recovering has to be low for twenty holds before it may recover again, and has to be over the
-//! higher threshold for as long before it is shedding. Up to congested is at once, always. That costs little: the
-//! gate is soft, so while the wait is short a state that lasts refuses nobody.
+//! higher threshold for as long before it is shedding. Up to congested is at once, always. And as long as what newcomers ask for
+//! is near the capacity, so that a relapse is likely, it goes on recovering when its ramp is over. Both cost little: a ramp that
+//! is over refuses nobody, and the gate is soft, so while the wait is short a state that lasts refuses nobody either.
 
 use holdoff_contract::ServiceState;
 
@@ -23,6 +24,9 @@ const SHEDDING: f64 = 0.1;
 const RELAPSE_WITHIN: Nanos = 60_000_000_000;
 /// Holds that count for one after a relapse: 40 s at the default hold, longer than half of any swing that relapses.
 const RELAPSED: Nanos = 20;
+/// Share of the capacity up to which newcomers leave so much room that a relapse is unlikely: load that swings by a fifth round
+/// the capacity stays above it.
+const QUIET: f64 = 0.6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
@@ -123,6 +127,15 @@ impl Machine {
         }
     }
 
+    /// Nothing is held back any more: normal, or a ramp that is over.
+    pub(crate) fn is_open(&self) -> bool {
+        match self.state {
+            ServiceState::Normal => true,
+            ServiceState::Recovering => self.ramped >= self.ramp && self.low_since.is_some(),
+            ServiceState::Congested | ServiceState::Shedding => false,
+        }
+    }
+
     /// How long it must be low before it may recover.
     fn holds(&self) -> Nanos {
         self.hold.saturating_mul(if self.relapsed { RELAPSED } else { 1 })
@@ -142,9 +155,10 @@ impl Machine {
         }
     }
 
-    /// Takes a sample of depth and of wait (as a share of the deferrable wait bound) in. A long wait leads up only where
-    /// somebody waits or was refused (`pressed`): one long task on the only worker is no overload.
-    pub(crate) fn sample(&mut self, now: Nanos, depth: u32, wait: f64, pressed: bool) -> Change {
+    /// Takes a sample of depth, of wait (as a share of the deferrable wait bound) and of what newcomers ask for (as a share of
+    /// the capacity) in. A long wait leads up only where somebody waits or was refused (`pressed`): one long task on the
+    /// only worker is no overload.
+    pub(crate) fn sample(&mut self, now: Nanos, depth: u32, wait: f64, pressed: bool, demand: f64) -> Change {
         let passed = now.saturating_sub(self.last);
         self.last = now;
         let level = self.level(depth, wait, pressed);
@@ -170,17 +184,15 @@ impl Machine {
         let low = self.low_since.map_or(0, |since| now - since);
         let low_for = |hold: Nanos| self.low_since.is_some() && low >= hold;
         let sheds = !self.relapsed || now - over_since >= self.holds();
+        let is_over = self.ramped >= self.ramp && (demand <= QUIET || self.age(now) >= RELAPSE_WITHIN);
         let next = match (self.state, level) {
             (ServiceState::Normal, Level::Congested | Level::Shedding) => ServiceState::Congested,
             (ServiceState::Congested, Level::Shedding) if sheds => ServiceState::Shedding,
             (ServiceState::Congested | ServiceState::Shedding, Level::Low) if low_for(self.holds()) => {
                 ServiceState::Recovering
             }
-            (ServiceState::Recovering, Level::Congested) => ServiceState::Congested,
-            (ServiceState::Recovering, Level::Shedding) => ServiceState::Shedding,
-            (ServiceState::Recovering, Level::Low) if low_for(self.hold) && self.ramped >= self.ramp => {
-                ServiceState::Normal
-            }
+            (ServiceState::Recovering, Level::Congested | Level::Shedding) => ServiceState::Congested,
+            (ServiceState::Recovering, Level::Low) if low_for(self.hold) && is_over => ServiceState::Normal,
             (state, _) => state,
         };
         self.enter(now, next)
@@ -212,7 +224,11 @@ impl Machine {
         self.pinned = state.is_some_and(|state| state != ServiceState::Recovering);
         self.low_since = None;
         self.last = now;
-        state.and_then(|state| self.enter(now, state))
+        // What was pinned says nothing of the load: neither it nor what follows is a relapse.
+        self.left = None;
+        let change = state.and_then(|state| self.enter(now, state));
+        self.relapsed = false;
+        change
     }
 }
 
@@ -247,7 +263,7 @@ mod tests {
                 last_high = now;
             }
             let was = m.state();
-            changes.extend(m.sample(now, depth, 0.0, true));
+            changes.extend(m.sample(now, depth, 0.0, true, 0.0));
             if m.state() == Recovering {
                 if was == Recovering {
                     assert!(
@@ -285,7 +301,7 @@ mod tests {
         let mut m = machine(80, 70, 2_000, 3_000);
         let mut changes = Vec::new();
         for n in 0..100 {
-            changes.extend(m.sample(n * 100 * MS, if n % 2 == 0 { 79 } else { 81 }, 0.0, true));
+            changes.extend(m.sample(n * 100 * MS, if n % 2 == 0 { 79 } else { 81 }, 0.0, true, 0.0));
         }
         assert!(changes.len() <= 2, "{changes:?}");
         assert!(
@@ -302,7 +318,7 @@ mod tests {
             (0..n)
                 .filter_map(|_| {
                     now += 100 * MS;
-                    m.sample(now, depth, 0.0, true)
+                    m.sample(now, depth, 0.0, true, 0.0)
                 })
                 .collect::<Vec<_>>()
         };
@@ -324,7 +340,7 @@ mod tests {
             (0..n)
                 .filter_map(|_| {
                     now += 100 * MS;
-                    m.sample(now, depth, 0.0, true)
+                    m.sample(now, depth, 0.0, true, 0.0)
                 })
                 .collect::<Vec<_>>()
         };
@@ -349,11 +365,11 @@ mod tests {
         let mut m = machine(8, 4, 1_000, 1_000);
         m.force(0, Some(Recovering));
         for n in 1..=5 {
-            m.sample(n * 100 * MS, 0, 0.0, true);
+            m.sample(n * 100 * MS, 0, 0.0, true, 0.0);
         }
         let open = m.open_share();
         for n in 6..=50 {
-            m.sample(n * 100 * MS, 6, 0.0, true);
+            m.sample(n * 100 * MS, 6, 0.0, true, 0.0);
         }
         assert_eq!((m.state(), m.open_share()), (Recovering, open));
     }
@@ -361,18 +377,18 @@ mod tests {
     #[test]
     fn wait_alone_leads_up_and_keeps_from_recovering() {
         let mut m = machine(80, 40, 0, 0);
-        assert_eq!(m.sample(MS, 0, 0.6, true), Some((Normal, Congested)));
-        assert_eq!(m.sample(2 * MS, 0, 1.5, true), Some((Congested, Shedding)));
-        assert_eq!(m.sample(3 * MS, 0, 0.3, true), None);
-        assert_eq!(m.sample(4 * MS, 0, 0.2, true), Some((Shedding, Recovering)));
+        assert_eq!(m.sample(MS, 0, 0.6, true, 0.0), Some((Normal, Congested)));
+        assert_eq!(m.sample(2 * MS, 0, 1.5, true, 0.0), Some((Congested, Shedding)));
+        assert_eq!(m.sample(3 * MS, 0, 0.3, true, 0.0), None);
+        assert_eq!(m.sample(4 * MS, 0, 0.2, true, 0.0), Some((Shedding, Recovering)));
     }
 
     #[test]
     fn a_long_wait_of_nobody_is_no_overload_but_keeps_one_from_ending() {
         let mut m = machine(80, 40, 0, 0);
-        assert_eq!(m.sample(MS, 0, 5.0, false), None);
-        m.sample(2 * MS, 0, 5.0, true);
-        assert_eq!(m.sample(3 * MS, 0, 5.0, false), None);
+        assert_eq!(m.sample(MS, 0, 5.0, false, 0.0), None);
+        m.sample(2 * MS, 0, 5.0, true, 0.0);
+        assert_eq!(m.sample(3 * MS, 0, 5.0, false, 0.0), None);
         assert_eq!(m.state(), Congested);
     }
 
@@ -381,12 +397,12 @@ mod tests {
         let mut m = machine(8, 4, 500, 500);
         assert_eq!(m.force(0, Some(Shedding)), Some((Normal, Shedding)));
         for n in 1..=50 {
-            assert_eq!(m.sample(n * 100 * MS, 0, 0.0, true), None);
+            assert_eq!(m.sample(n * 100 * MS, 0, 0.0, true, 0.0), None);
         }
         m.force(5_000 * MS, Some(Recovering));
         assert!(!m.is_pinned());
         let changes: Vec<_> = (51..=80)
-            .filter_map(|n| m.sample(n * 100 * MS, 0, 0.0, true))
+            .filter_map(|n| m.sample(n * 100 * MS, 0, 0.0, true, 0.0))
             .collect();
         assert_eq!(changes, [(Recovering, Normal)]);
     }

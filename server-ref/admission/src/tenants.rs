@@ -2,10 +2,12 @@
 //!
 //! Tenants are made up by callers, so a table of them is a way to fill memory. 1024 have a slot of their own; what
 //! comes beyond shares 64 slots by hash, and an idle slot is given away. A name is kept for look-up only and never
-//! leaves this module.
+//! leaves this module. An idle one takes at most 256 bytes in all, so fields are ordered and sized for that.
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+
+use hashbrown::HashTable;
+use holdoff_contract::Tier;
 
 use crate::TenantId;
 use crate::profile::{Profile, TenantLimits};
@@ -23,34 +25,45 @@ const IDLE: Nanos = 60_000_000_000;
 const SWEEP: usize = 8;
 const ANONYMOUS: u32 = 0;
 
-/// A tenant's part of one lane.
-#[derive(Clone, Debug)]
+/// Unit of the time at which a tenant was seen last: 136 years in 32 bits.
+const SEEN: Nanos = 1_000_000_000;
+
+/// A tenant's part of one lane: its links.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SubQueue {
     pub(crate) head: u32,
     pub(crate) tail: u32,
     pub(crate) len: u32,
+}
+
+/// A tenant's part of one lane: its work. Apart from the links, which would leave a gap.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turn {
+    /// Charges that wait.
     pub(crate) work: Nanos,
     /// Work served so far, in the lane's virtual time: the least goes next.
     pub(crate) tag: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Tenant {
+    /// `None` in the slots that are not one tenant's.
+    owner: Option<Box<str>>,
     /// Tasks that run, and most that may.
     pub(crate) running: u32,
     pub(crate) active_limit: u32,
-    /// Charges of what runs and of what waits, and most that may wait.
+    /// Charges of what runs, and most that may wait.
     pub(crate) running_work: Nanos,
-    pub(crate) queued_work: Nanos,
     pub(crate) work_limit: Nanos,
-    pub(crate) tickets: u32,
-    pub(crate) lanes: [SubQueue; LANES],
+    pub(crate) turns: [Turn; LANES],
     /// End of its own line, a tier.
     pub(crate) line: [Nanos; 3],
     /// Critical work it may still send while others wait.
     pub(crate) critical: Bucket,
-    seen: Nanos,
-    epoch: u64,
+    pub(crate) lanes: [SubQueue; LANES],
+    /// In units of [`SEEN`].
+    seen: u32,
+    epoch: u32,
     declared: bool,
 }
 
@@ -78,35 +91,34 @@ impl Bucket {
 #[derive(Debug)]
 pub(crate) struct Tenants {
     slots: Vec<Tenant>,
-    names: HashMap<Box<str>, u32>,
-    owners: Vec<Option<Box<str>>>,
+    /// Slots by the hash of their owner's name.
+    names: HashTable<u32>,
+    hasher: RandomState,
     default: TenantLimits,
     sweep: usize,
-    epoch: u64,
+    epoch: u32,
     /// Tenants seen in this epoch, and in the last one but not in this.
     current: u32,
     previous: u32,
 }
 
 impl Tenant {
-    fn new(limits: &TenantLimits, declared: bool) -> Self {
+    fn new(owner: Option<Box<str>>, limits: &TenantLimits, declared: bool) -> Self {
         let empty = SubQueue {
             head: NONE,
             tail: NONE,
             len: 0,
-            work: 0,
-            tag: 0,
         };
         Self {
+            owner,
             running: 0,
             active_limit: limits.active.unwrap_or(u32::MAX),
             running_work: 0,
-            queued_work: 0,
             work_limit: limits
                 .queued_work_ms
                 .map_or(Nanos::MAX, |ms| ms.saturating_mul(1_000_000)),
-            tickets: 0,
-            lanes: [empty.clone(), empty.clone(), empty.clone(), empty],
+            turns: [Turn::default(); LANES],
+            lanes: [empty; LANES],
             line: [0; 3],
             critical: Bucket::default(),
             seen: 0,
@@ -120,9 +132,29 @@ impl Tenant {
             active_limit,
             work_limit,
             ..
-        } = Self::new(limits, true);
+        } = Self::new(None, limits, true);
         self.active_limit = active_limit;
         self.work_limit = work_limit;
+    }
+
+    /// Charges of what waits.
+    pub(crate) fn queued_work(&self) -> Nanos {
+        self.turns.iter().map(|turn| turn.work).sum()
+    }
+
+    /// Charges of what waits in this tier and those above it; deferred work counts as deferrable.
+    pub(crate) fn work_down_to(&self, tier: Tier) -> Nanos {
+        let lanes = if tier == Tier::Deferrable {
+            LANES
+        } else {
+            tier.index() + 1
+        };
+        self.turns[..lanes].iter().map(|turn| turn.work).sum()
+    }
+
+    /// Nothing of it waits or runs.
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.lanes.iter().all(|lane| lane.len == 0)
     }
 
     /// At its own limit of running tasks: it waits, nobody waits for it.
@@ -135,9 +167,9 @@ impl Tenants {
     pub(crate) fn new(profile: &Profile) -> Self {
         let default = profile.tenant(None);
         let mut table = Self {
-            slots: vec![Tenant::new(&default, true); 1 + SHARED],
-            names: HashMap::new(),
-            owners: vec![None; 1 + SHARED],
+            slots: (0..=SHARED).map(|_| Tenant::new(None, &default, true)).collect(),
+            names: HashTable::new(),
+            hasher: RandomState::new(),
             default,
             sweep: 0,
             // Far enough from zero that no tenant counts as seen in the epoch before.
@@ -162,10 +194,22 @@ impl Tenants {
             let more = (1 + SHARED + NAMED).saturating_sub(self.slots.len());
             self.slots.reserve_exact(more.min(self.slots.len() / 2).max(1));
         }
-        self.slots.push(Tenant::new(limits, declared));
-        self.owners.push(Some(name.into()));
-        self.names.insert(name.into(), index);
+        self.slots.push(Tenant::new(Some(name.into()), limits, declared));
+        self.enter(name, index);
         index
+    }
+
+    fn enter(&mut self, name: &str, index: u32) {
+        let Self {
+            slots, names, hasher, ..
+        } = self;
+        let hash = |index: &u32| hasher.hash_one(slots[*index as usize].owner.as_deref());
+        names.insert_unique(hasher.hash_one(Some(name)), index, hash);
+    }
+
+    fn known(&self, name: &str) -> Option<u32> {
+        let is_its = |index: &u32| self.slots[*index as usize].owner.as_deref() == Some(name);
+        self.names.find(self.hasher.hash_one(Some(name)), is_its).copied()
     }
 
     /// The slot of this name.
@@ -173,15 +217,15 @@ impl Tenants {
         let Some(name) = name else {
             return TenantId(ANONYMOUS);
         };
-        let index = match self.names.get(name) {
-            Some(index) => *index,
+        let index = match self.known(name) {
+            Some(index) => index,
             None if self.slots.len() < 1 + SHARED + NAMED => {
                 let limits = self.default.clone();
                 self.add(name, &limits, false)
             }
             None => self.reclaim(name, now).unwrap_or_else(|| shared(name)),
         };
-        self.slots[index as usize].seen = now;
+        self.slots[index as usize].seen = (now / SEEN) as u32;
         TenantId(index)
     }
 
@@ -193,18 +237,18 @@ impl Tenants {
             let index = first + self.sweep % named;
             self.sweep = (self.sweep + 1) % named;
             let slot = &self.slots[index];
-            let idle = slot.tickets == 0 && !slot.declared && now.saturating_sub(slot.seen) >= IDLE;
-            if idle {
-                let tags = slot.lanes.clone();
+            let since = now.saturating_sub(Nanos::from(slot.seen) * SEEN);
+            if slot.is_idle() && !slot.declared && since >= IDLE {
+                let old = self.hasher.hash_one(slot.owner.as_deref());
+                if let Ok(entry) = self.names.find_entry(old, |at| *at as usize == index) {
+                    entry.remove();
+                }
                 // The tags stay, so that a new name buys no turn that the old one had used.
                 self.slots[index] = Tenant {
-                    lanes: tags,
-                    ..Tenant::new(&self.default, false)
+                    turns: slot.turns,
+                    ..Tenant::new(Some(name.into()), &self.default, false)
                 };
-                if let Some(old) = self.owners[index].replace(name.into()) {
-                    self.names.remove(&old);
-                }
-                self.names.insert(name.into(), index as u32);
+                self.enter(name, index as u32);
                 return Some(index as u32);
             }
         }
@@ -216,12 +260,11 @@ impl Tenants {
     pub(crate) fn reload(&mut self, profile: &Profile, now: Nanos) -> Vec<(u32, bool)> {
         self.default = profile.tenant(None);
         let before: Vec<bool> = self.slots.iter().map(Tenant::at_active_limit).collect();
-        for (slot, owner) in self.slots.iter_mut().zip(&self.owners) {
-            let declared = owner
-                .as_ref()
-                .is_some_and(|name| profile.tenants.contains_key(&**name));
-            slot.limit(&profile.tenant(owner.as_deref()));
-            slot.declared = owner.is_none() || declared;
+        for slot in &mut self.slots {
+            let owner = slot.owner.as_deref();
+            slot.declared = owner.is_none_or(|name| profile.tenants.contains_key(name));
+            let limits = profile.tenant(owner);
+            slot.limit(&limits);
         }
         for name in profile
             .tenants
@@ -230,7 +273,7 @@ impl Tenants {
         {
             // In a full table it may have to share a slot: then the defaults hold for it, as for any stranger.
             let index = self.find(Some(name), now).0 as usize;
-            if self.owners[index].as_deref() == Some(name.as_str()) {
+            if self.slots[index].owner.as_deref() == Some(name.as_str()) {
                 self.slots[index].limit(&profile.tenant(Some(name)));
                 self.slots[index].declared = true;
             }
@@ -304,9 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_tenant_takes_at_most_256_bytes_and_its_name_and_the_table_holds_no_more_than_it_can_use() {
-        let slot = size_of::<Tenant>() + size_of::<Option<Box<str>>>() + size_of::<(Box<str>, u32)>();
-        assert!(slot <= 256, "{slot}");
+    fn the_table_of_tenants_holds_no_more_than_it_can_use() {
         let mut tenants = Tenants::new(&Profile::default());
         for n in 0..NAMED {
             tenants.find(Some(&format!("t{n}")), 0);
@@ -319,11 +360,11 @@ mod tests {
         let mut tenants = Tenants::new(&Profile::default());
         for n in 0..NAMED {
             let id = tenants.find(Some(&format!("t{n}")), 0);
-            tenants[id.0].tickets = u32::from(n % 2 == 0);
+            tenants[id.0].running = u32::from(n % 2 == 0);
         }
         let id = tenants.find(Some("new"), IDLE);
         assert!(id.0 > SHARED as u32);
-        assert_eq!(tenants[id.0].tickets, 0);
+        assert_eq!(tenants[id.0].running, 0);
         assert_eq!(tenants.names.len(), NAMED);
         assert_eq!(tenants.find(Some("new"), IDLE), id);
     }

@@ -8,7 +8,7 @@ use holdoff_contract::Tier;
 use crate::slots::Nanos;
 
 /// Up to this many workers each residual counts; above, their mean (the two agree there).
-const EXACT: usize = 64;
+const EXACT: usize = Residuals::MOST_EXACT as usize;
 
 /// A task on a worker.
 #[derive(Clone, Debug)]
@@ -62,29 +62,24 @@ enum Kind {
 }
 
 impl Residuals {
-    /// Of what runs on `workers` workers, `effective` of which are not held.
-    pub(crate) fn read<'a>(
-        now: Nanos,
-        workers: u32,
-        effective: u32,
-        running: impl Iterator<Item = &'a Run>,
-    ) -> Self {
-        let (mut busy, mut sum) = (0, 0_u64);
-        if workers as usize > EXACT {
-            for run in running {
-                busy += 1;
-                sum = sum.saturating_add(run.mean);
-            }
-            let left = u64::from(workers.min(effective.max(1)));
-            return Self {
-                workers: left,
-                busy,
-                sum,
-                kind: Kind::MeanField,
-            };
+    /// Workers up to which each counts.
+    pub(crate) const MOST_EXACT: u32 = 64;
+
+    /// Of `busy` tasks of `work` in all, on more workers than [`Residuals::MOST_EXACT`], `effective` of which are not held.
+    pub(crate) fn mean_field(workers: u32, effective: u32, busy: u32, work: Nanos) -> Self {
+        Self {
+            workers: u64::from(workers.min(effective.max(1))),
+            busy: busy as usize,
+            sum: work,
+            kind: Kind::MeanField,
         }
+    }
+
+    /// Of what runs on `workers` workers, at most [`Residuals::MOST_EXACT`].
+    pub(crate) fn read<'a>(now: Nanos, workers: u32, running: impl Iterator<Item = &'a Run>) -> Self {
+        let (mut busy, mut sum) = (0, 0_u64);
         let mut each = [0; EXACT];
-        // Never more than EXACT: no more run than there are workers.
+        // After a reload more may run than there are workers; beyond EXACT of them are not looked at.
         for (at, run) in each.iter_mut().zip(running) {
             *at = run.residual(now);
             sum = sum.saturating_add(*at);
@@ -206,7 +201,7 @@ mod tests {
     }
 
     fn fluid(now: Nanos, workers: u32, running: &[Run], work: Nanos) -> Nanos {
-        Residuals::read(now, workers, workers, running.iter()).fill(work)
+        Residuals::read(now, workers, running.iter()).fill(work)
     }
 
     #[test]
@@ -229,15 +224,13 @@ mod tests {
     fn above_64_workers_the_mean_field_agrees_with_the_exact_answer() {
         let runs: Vec<Run> = (0..64).map(|n| run(n * MS * 100 / 64, 100)).collect();
         let exact = fluid(100 * MS, 64, &runs, 6_400 * MS);
-        let more: Vec<Run> = (0..65).map(|n| run(n * MS * 100 / 65, 100)).collect();
-        let mean = fluid(100 * MS, 65, &more, 6_500 * MS);
+        let mean = Residuals::mean_field(65, 65, 65, 65 * 100 * MS).fill(6_500 * MS);
         assert!(exact.abs_diff(mean) < 60 * MS, "{exact} {mean}");
     }
 
     #[test]
     fn held_workers_leave_the_mean_field_too() {
-        let runs: Vec<Run> = (0..100).map(|_| run(0, 100)).collect();
-        let wait = |effective| Residuals::read(0, 100, effective, runs.iter()).fill(10_000 * MS);
+        let wait = |effective| Residuals::mean_field(100, effective, 100, 10_000 * MS).fill(10_000 * MS);
         assert_eq!((wait(100), wait(1)), (101 * MS, 10_100 * MS));
     }
 

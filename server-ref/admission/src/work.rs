@@ -12,6 +12,16 @@ pub struct ClassId(pub(crate) u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TenantId(pub(crate) u32);
 
+/// Who named the deadline of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeadlineOf {
+    /// Its caller: it will not wait for longer, so a hint that its deadline cannot hold is sent with retry=no.
+    Caller,
+    /// Its class, since the caller said nothing (SRQ-01). It bounds what is admitted, but a refused caller may come back
+    /// whenever it likes: retry=after.
+    Class,
+}
+
 /// A request for admission. All trust decisions (tenant, tier right, clamps) are made before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
@@ -23,6 +33,8 @@ pub struct Work {
     pub tier: Tier,
     /// When its caller stops waiting: never infinity (SRQ-01).
     pub deadline: Instant,
+    /// Who said so.
+    pub deadline_of: DeadlineOf,
     /// Reported cost; the charge stays within the class's [p50, p95] (ADM-10).
     pub cost: Option<Duration>,
     /// Payload size.

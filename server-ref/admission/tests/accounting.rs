@@ -6,7 +6,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use holdoff_admission::{Controller, Decision, Ending, Profile, Step, Ticket, Work};
+use holdoff_admission::{Controller, DeadlineOf, Decision, Ending, Profile, Step, Ticket, Work};
 use holdoff_contract::{ServiceState, Tier};
 use proptest::prelude::*;
 
@@ -152,6 +152,7 @@ impl Harness {
                     class,
                     tier: Tier::ALL[usize::from(tier)],
                     deadline: self.now + Duration::from_millis(u64::from(deadline)),
+                    deadline_of: DeadlineOf::Caller,
                     cost: cost.map(|ms| Duration::from_millis(u64::from(ms))),
                     bytes: u64::from(bytes),
                     may_defer,

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use holdoff_admission::{Controller, Decision, Ending, Step, Work};
+use holdoff_admission::{Controller, DeadlineOf, Decision, Ending, Step, Work};
 use holdoff_contract::Tier;
 
 #[test]
@@ -30,6 +30,7 @@ fn admitting_starting_and_finishing_allocate_nothing_once_warm() {
                 class,
                 tier,
                 deadline,
+                deadline_of: DeadlineOf::Caller,
                 cost: None,
                 bytes: 10,
                 may_defer: false,
@@ -82,6 +83,7 @@ fn a_task_that_waits_takes_at_most_128_bytes_of_the_controller() {
             class,
             tier: Tier::Deferrable,
             deadline: now + Duration::from_secs(3_600),
+            deadline_of: DeadlineOf::Caller,
             cost: None,
             bytes: 0,
             may_defer: false,
@@ -102,4 +104,38 @@ fn a_task_that_waits_takes_at_most_128_bytes_of_the_controller() {
     let bytes = info.bytes_current;
     assert_eq!(tickets.len(), 8_192);
     assert!(bytes <= 128 * 8_192, "{} bytes a task", bytes / 8_192);
+}
+
+#[test]
+fn an_idle_tenant_takes_at_most_256_bytes_of_the_controller_with_its_name() {
+    let now = common::origin();
+    let mut c = Controller::new(common::profile(r#"{"workers":4}"#), now).unwrap();
+    let pass = |c: &mut Controller, name: &str| {
+        for tier in Tier::ALL {
+            let work = Work {
+                tenant: c.tenant(Some(name)),
+                class: c.class(None),
+                tier: *tier,
+                deadline: now + Duration::from_secs(60),
+                deadline_of: DeadlineOf::Caller,
+                cost: None,
+                bytes: 0,
+                may_defer: false,
+            };
+            let Decision::Accept { ticket, .. } = c.admit(now, work, &mut ()) else {
+                panic!("an idle server refused");
+            };
+            while c.next_step(now, &mut ()).is_some() {}
+            c.finish(now, ticket, Ending::Cancelled, &mut ());
+        }
+    };
+    pass(&mut c, "first");
+    let names: Vec<String> = (0..10_000).map(|n| format!("tenant {n:04}")).collect();
+    // As many as have a slot of their own, each of which asked for one task of each tier; the rest adds nothing.
+    let (named, rest) = names.split_at(1_023);
+    let some = allocation_counter::measure(|| named.iter().for_each(|name| pass(&mut c, name)));
+    let bytes = some.bytes_current / 1_023;
+    assert!((100..=256).contains(&bytes), "{bytes} bytes a tenant");
+    let others = allocation_counter::measure(|| rest.iter().for_each(|name| pass(&mut c, name)));
+    assert!(others.bytes_current < 1_024, "{} bytes", others.bytes_current);
 }

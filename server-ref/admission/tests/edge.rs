@@ -264,6 +264,7 @@ fn draining_and_stale_are_said_before_the_edge_and_made_up_callers_take_no_more_
                 class: c.class(None),
                 tier: Tier::Deferrable,
                 deadline: now + ms(1_000),
+                deadline_of: holdoff_admission::DeadlineOf::Caller,
                 cost: None,
                 bytes: 0,
                 may_defer: false,

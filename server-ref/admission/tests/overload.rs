@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::{Duration, Instant};
 
-use holdoff_admission::{Controller, Decision, Ending, Step, Ticket, Work};
+use holdoff_admission::{Controller, DeadlineOf, Decision, Ending, Step, Ticket, Work};
 use holdoff_contract::{Hint, Retry, ServiceState, Tier};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -128,6 +128,7 @@ impl Sim {
             class,
             tier: call.tier,
             deadline: call.deadline,
+            deadline_of: DeadlineOf::Caller,
             cost: None,
             bytes: 100,
             may_defer: false,

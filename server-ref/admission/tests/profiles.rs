@@ -181,3 +181,59 @@ fn the_controller_refuses_a_profile_out_of_range() {
     let err = Controller::new(json(r#"{"workers": 0}"#), origin).unwrap_err();
     assert_eq!(err.key, "workers");
 }
+
+#[test]
+fn a_name_that_does_not_fit_is_refused_by_its_key_and_the_limit_says_what_fits() {
+    let long = "x".repeat(129);
+    for (table, name, shown, limit) in [
+        ("classes", "Upper", "Upper", "a name of 1 to 64 characters"),
+        ("classes", "", "", "a name of 1 to 64 characters"),
+        (
+            "classes",
+            "two\nlines",
+            "two\\nlines",
+            "a name of 1 to 64 characters",
+        ),
+        (
+            "tenants",
+            "z\u{fc}rich",
+            "z\u{fc}rich",
+            "a name of 1 to 128 printable ASCII characters",
+        ),
+        (
+            "tenants",
+            long.as_str(),
+            &long[..64],
+            "a name of 1 to 128 printable ASCII characters",
+        ),
+    ] {
+        let profile: Profile = serde_json::from_value(serde_json::json!({ table: { name: {} } })).unwrap();
+        let err = profile.validate().unwrap_err();
+        assert_eq!(err.key, format!("{table}.{shown}"));
+        assert!(err.limit.starts_with(limit), "{err}");
+    }
+}
+
+#[test]
+fn p95_and_the_depth_of_shedding_end_where_their_documentation_says() {
+    let class = |p95: f64| {
+        json(&format!(
+            r#"{{"classes":{{"t":{{"mean_ms":50000000,"p95_ms":{p95}}}}}}}"#
+        ))
+        .validate()
+    };
+    assert_eq!(class(86_400_000.0), Ok(()));
+    assert_eq!(class(86_400_001.0).unwrap_err().key, "classes.t.p95_ms");
+    // Twice the mean where nothing is said, whatever that is.
+    assert_eq!(
+        json(r#"{"classes":{"t":{"mean_ms":86400000}}}"#).validate(),
+        Ok(())
+    );
+    let shed = |depth: u32| json(&format!(r#"{{"thresholds":{{"shed_depth":{depth}}}}}"#)).validate();
+    assert_eq!(shed(300_000), Ok(()));
+    assert_eq!(shed(300_001).unwrap_err().key, "thresholds.shed_depth");
+    assert_eq!(
+        json(r#"{"thresholds":{"enter_depth":300000}}"#).validate(),
+        Ok(())
+    );
+}

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockEr
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Caller, Compliance, Controller, Decision, Ending, NeverAdmissible, Profile, ProfileError, Rejection,
-    Snapshot, Step, Ticket, Work,
+    Caller, Compliance, Controller, DeadlineOf, Decision, Ending, NeverAdmissible, Profile, ProfileError,
+    Rejection, Snapshot, Step, Ticket, Work,
 };
 use holdoff_contract::{ServiceState, TaskClass, Tenant, Tier};
 use tokio::sync::{Notify, oneshot};
@@ -161,6 +161,11 @@ impl Admission {
             class,
             tier: ask.tier,
             deadline,
+            deadline_of: if ask.deadline.is_some() {
+                DeadlineOf::Caller
+            } else {
+                DeadlineOf::Class
+            },
             cost: ask.cost,
             bytes: ask.bytes,
             may_defer: ask.may_defer,
@@ -299,6 +304,7 @@ impl Admission {
             class: state.controller.class(ask.class.as_ref().map(TaskClass::as_str)),
             tier: ask.tier,
             deadline,
+            deadline_of: DeadlineOf::Caller,
             cost: ask.cost,
             bytes: ask.bytes,
             may_defer: ask.may_defer,

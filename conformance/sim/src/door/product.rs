@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use holdoff_admission::profile::{Class as ClassProfile, TierLimits, Tiers};
 use holdoff_admission::{
-    Caller, ClassId, Controller, Decision, Ending, Profile, ProfileError, Step, Ticket, Work,
+    Caller, ClassId, Controller, DeadlineOf, Decision, Ending, Profile, ProfileError, Step, Ticket, Work,
 };
 use holdoff_contract::{Overload, Retry};
 
@@ -156,6 +156,11 @@ impl Door for Product {
             class,
             tier: ask.tier,
             deadline: instant + self.controller.deadline(class, ask.time_left),
+            deadline_of: if ask.time_left.is_some() {
+                DeadlineOf::Caller
+            } else {
+                DeadlineOf::Class
+            },
             cost: None,
             bytes: 1_024,
             may_defer: false,

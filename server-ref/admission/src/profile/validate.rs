@@ -6,11 +6,13 @@ use std::ops::RangeInclusive;
 
 use holdoff_contract::Tier;
 
-use super::{Class, DEFAULT_TENANT, MAX_CLASSES, MAX_NAMED_TENANTS, Profile, ProfileError, TenantLimits};
+use super::{Class, MAX_CLASSES, MAX_NAMED_TENANTS, Profile, ProfileError, TenantLimits};
 
 const DAY_MS: u64 = 86_400_000;
 const MAX_WORKERS: u32 = 4_096;
 const MAX_DEPTH: u32 = 100_000;
+/// The queues of the three tiers at their deepest.
+const MOST_WAITING: u32 = 3 * MAX_DEPTH;
 
 /// Checks one number against its range.
 #[expect(clippy::needless_pass_by_value, reason = "ranges are written at the call")]
@@ -30,15 +32,17 @@ fn within<T: PartialOrd + Display>(
     })
 }
 
-fn name(key: &str, what: &str, fits: bool) -> Result<(), ProfileError> {
+/// Checks a name that is a key of `table`.
+fn named(table: &str, name: &str, fits: bool, limit: &str) -> Result<(), ProfileError> {
     if fits {
         return Ok(());
     }
-    let value: String = key.chars().take(64).collect();
+    // As foreign text: cut, and with what cannot be printed escaped.
+    let value: String = name.chars().take(64).collect();
     Err(ProfileError {
-        key: what.to_owned(),
+        key: format!("{table}.{}", value.escape_debug()),
         value: format!("{value:?}"),
-        limit: "a name that fits".to_owned(),
+        limit: limit.to_owned(),
     })
 }
 
@@ -118,10 +122,12 @@ impl Profile {
     fn validate_thresholds(&self) -> Result<(), ProfileError> {
         let key = |name: &'static str| move || format!("thresholds.{name}");
         let (enter, shed, exit) = self.depths();
-        within(key("enter_depth"), enter, 1..=3 * MAX_DEPTH)?;
-        within(key("shed_depth"), shed, enter..=3 * MAX_DEPTH + MAX_DEPTH)?;
-        within(key("exit_depth"), exit, 0..=enter - 1)?;
         let t = &self.thresholds;
+        within(key("enter_depth"), enter, 1..=MOST_WAITING)?;
+        // Its default is a quarter above enter_depth.
+        let most = t.shed_depth.map_or(shed, |_| MOST_WAITING);
+        within(key("shed_depth"), shed, enter..=most)?;
+        within(key("exit_depth"), exit, 0..=enter - 1)?;
         within(key("enter_wait"), t.enter_wait, 0.01..=10.0)?;
         within(key("shed_wait"), t.shed_wait, t.enter_wait..=10.0)?;
         within(key("exit_wait"), t.exit_wait, 0.0..=t.enter_wait * 0.99)
@@ -135,15 +141,14 @@ fn validate_class(class_name: &str, class: &Class) -> Result<(), ProfileError> {
         && bytes
             .iter()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(b));
-    name(class_name, "a class name ([a-z][a-z0-9._-]*, up to 64)", fits)?;
+    let limit = "a name of 1 to 64 characters, a to z first, then a to z, 0 to 9, '.', '_' or '-'";
+    named("classes", class_name, fits, limit)?;
     let key = |name: &'static str| move || format!("classes.{class_name}.{name}");
     let day = DAY_MS as f64;
     within(key("mean_ms"), class.mean_ms, 0.001..=day)?;
-    within(
-        key("p95_ms"),
-        class.p95_ms.unwrap_or(class.mean_ms * 2.0),
-        class.mean_ms / 2.0..=2.0 * day,
-    )?;
+    if let Some(p95) = class.p95_ms {
+        within(key("p95_ms"), p95, class.mean_ms / 2.0..=day)?;
+    }
     within(key("deadline_ms"), class.deadline_ms, 1..=DAY_MS)?;
     match class.max_deadline_ms {
         Some(limit) => within(key("max_deadline_ms"), limit, 1..=DAY_MS),
@@ -153,10 +158,11 @@ fn validate_class(class_name: &str, class: &Class) -> Result<(), ProfileError> {
 
 fn validate_tenant(tenant: &str, limits: &TenantLimits, most_work: u64) -> Result<(), ProfileError> {
     let fits = (1..=128).contains(&tenant.len()) && tenant.bytes().all(|b| (b' '..=b'~').contains(&b));
-    name(
+    named(
+        "tenants",
         tenant,
-        "a tenant name (printable ASCII, up to 128)",
-        fits || tenant == DEFAULT_TENANT,
+        fits,
+        "a name of 1 to 128 printable ASCII characters",
     )?;
     let key = |name: &'static str| move || format!("tenants.{tenant}.{name}");
     if let Some(active) = limits.active {

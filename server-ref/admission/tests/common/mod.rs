@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Caller, Controller, Decision, Ending, Event, Profile, Rejection, Snapshot, Step, Ticket, Work,
+    Caller, Controller, DeadlineOf, Decision, Ending, Event, Profile, Rejection, Snapshot, Step, Ticket, Work,
 };
 use holdoff_contract::{Code, Hint, Tier};
 
@@ -127,6 +127,11 @@ impl World {
             class,
             tier: r.tier,
             deadline: self.now + self.c.deadline(class, r.deadline.map(ms)),
+            deadline_of: if r.deadline.is_some() {
+                DeadlineOf::Caller
+            } else {
+                DeadlineOf::Class
+            },
             cost: r.cost.map(ms),
             bytes: r.bytes,
             may_defer: r.may_defer,
