@@ -129,7 +129,7 @@ impl Code {
             Self::DeadlineExpired => "Deadline has passed",
             Self::TenantLimit => "Limit of this tenant reached",
             Self::RateLimited => "Rate limit reached",
-            Self::RetryThrottled => "Came back before the hint",
+            Self::RetryThrottled => "Came back too soon or too often",
             Self::DependencyOverloaded => "A dependency is overloaded",
             Self::DependencyTimeout => "A dependency did not answer in time",
             Self::Other(_) => "Overloaded",

@@ -59,8 +59,8 @@ pub struct Profile {
     pub hint_floor_ms: u64,
     /// Greatest hint; there the window widens instead. 1000..=86400000, default 30000 (CONTRACT section 2).
     pub hint_ceiling_ms: u64,
-    /// Longest deadline of any task; longer ones are cut (SRQ-03). 1..=86400000, default 3600000 (1 h), and never less
-    /// than a class's own default.
+    /// Longest deadline of any task; longer ones are cut (SRQ-03). 1..=86400000, default 3600000 (1 h). Each class's
+    /// `deadline_ms` is within it, or within the class's own maximum.
     pub max_deadline_ms: u64,
     /// Safety margin of the deadline test. 0..=60000, default 20: dispatch and network of one machine room.
     pub margin_ms: u64,
@@ -114,7 +114,7 @@ pub struct Class {
     pub mean_ms: f64,
     /// 95th percentile. mean/2..=86400000, default twice the mean.
     pub p95_ms: Option<f64>,
-    /// Deadline of a request that names none (SRQ-01). 1..=86400000, default 5000.
+    /// Deadline of a request that names none (SRQ-01). 1..=`max_deadline_ms`, default 5000.
     pub deadline_ms: u64,
     /// Longest deadline of this class. 1..=86400000, default the profile's.
     pub max_deadline_ms: Option<u64>,
@@ -374,7 +374,10 @@ impl Profile {
             .classes
             .values()
             .max_by(|a, b| a.mean_ms.total_cmp(&b.mean_ms));
-        slowest.cloned().unwrap_or_default()
+        slowest.cloned().unwrap_or_else(|| Class {
+            deadline_ms: Class::default().deadline_ms.min(self.max_deadline_ms),
+            ..Class::default()
+        })
     }
 }
 

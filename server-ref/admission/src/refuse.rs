@@ -1,6 +1,6 @@
 //! From findings to a refusal: code, permission, window.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdoff_contract::{Code, Hint, Overload, Retry, Scope, Tier};
 
@@ -72,6 +72,16 @@ impl Controller {
 
     fn step(&self, tier: usize, mean: Nanos) -> Nanos {
         line::step(tier, mean, self.pool.effective, self.demand.spare())
+    }
+
+    /// The refusal of what has a place when the instance goes: the window that the door gives to new work meanwhile, another
+    /// one for each caller, so that those who waited here do not knock elsewhere all at once (SRV-11). It is no decision:
+    /// nothing is counted.
+    pub fn cut_off(&mut self, now: Instant, work: &Work) -> Rejection {
+        self.drain();
+        let ask = self.ask(self.nanos(now), work);
+        let found = self.judge(&ask);
+        self.refuse(&ask, &found, Code::Draining)
     }
 
     /// The refusal of the edge: what is left of the caller's own hint, or a place in its own line.

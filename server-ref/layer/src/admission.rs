@@ -10,68 +10,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockEr
 use std::time::{Duration, Instant};
 
 use holdoff_admission::{
-    Caller, Compliance, Controller, DeadlineOf, Decision, Ending, NeverAdmissible, Profile, ProfileError,
-    Rejection, Snapshot, Step, Ticket, Work,
+    Compliance, Controller, DeadlineOf, Decision, Ending, Profile, ProfileError, Rejection, Snapshot, Step,
+    Ticket,
 };
-use holdoff_contract::{ServiceState, TaskClass, Tenant, Tier};
+use holdoff_contract::ServiceState;
 use tokio::sync::{Notify, oneshot};
 
+use crate::ask::{Ask, Denied};
 use crate::clock;
 use crate::meters::{Meters, SharedRecorder};
 use crate::place::{Permit, Place, PlaceFacts, Seat, Told};
 use crate::reckoning::Transition;
 use crate::record::{Record, Verdict, Watch};
-
-/// A request for admission, in the caller's words. All trust decisions (tenant, tier right) are made before; what is
-/// left open gets the profile's default.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// Whose work; `None` = anonymous.
-    pub tenant: Option<Tenant>,
-    /// Kind of work; `None` or unknown = the profile's `other` (SRQ-07).
-    pub class: Option<TaskClass>,
-    /// Effective tier.
-    pub tier: Tier,
-    /// What is left of the caller's time; `None` = the class's default, and never more than its maximum (SRQ-01,
-    /// SRQ-03). Zero has run out.
-    pub deadline: Option<Duration>,
-    /// The caller's estimate of the cost; the charge stays within the class's [p50, p95] (ADM-10).
-    pub cost: Option<Duration>,
-    /// Payload size.
-    pub bytes: u64,
-    /// The work is answered with 202 anyway, so it can be run later (SRV-21).
-    pub may_defer: bool,
-    /// Who comes back early is stopped at the edge; `None` = of this caller nothing is remembered (ADM-13).
-    pub caller: Option<Caller>,
-}
-
-impl Default for Ask {
-    /// Anonymous deferrable work of an unknown class.
-    fn default() -> Self {
-        Self {
-            tenant: None,
-            class: None,
-            tier: Tier::Deferrable,
-            deadline: None,
-            cost: None,
-            bytes: 0,
-            may_defer: false,
-            caller: None,
-        }
-    }
-}
-
-/// Why there is no place.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[must_use]
-pub enum Denied {
-    /// Overload: code, and when to come back.
-    #[error("refused: {}", .0.overload.code_label())]
-    Overload(Rejection),
-    /// An empty server could not admit it either: the request's fault, a validation error without a code (ADM-26).
-    #[error(transparent)]
-    Never(NeverAdmissible),
-}
 
 /// Admission for one pool of workers. A handle: clones share the pool. The time keeper ends with the last handle,
 /// place or permit.
@@ -152,24 +102,8 @@ impl Admission {
         let meters = self.shared.meters();
         let mut meters = &*meters;
         self.shared.tick(&mut state, now);
-        let class = state.controller.class(ask.class.as_ref().map(TaskClass::as_str));
-        let tenant = state.controller.tenant(ask.tenant.as_ref().map(Tenant::as_str));
-        let limit = state.controller.deadline(class, ask.deadline);
-        let deadline = now.checked_add(limit).unwrap_or(now);
-        let work = Work {
-            tenant,
-            class,
-            tier: ask.tier,
-            deadline,
-            deadline_of: if ask.deadline.is_some() {
-                DeadlineOf::Caller
-            } else {
-                DeadlineOf::Class
-            },
-            cost: ask.cost,
-            bytes: ask.bytes,
-            may_defer: ask.may_defer,
-        };
+        let (work, limit) = ask.work(&mut state.controller, now);
+        let deadline = work.deadline;
         state.controller.validate(&work).map_err(Denied::Never)?;
         let decision = match &ask.caller {
             Some(caller) => state.controller.admit_from(now, work, caller, &mut meters),
@@ -299,16 +233,9 @@ impl Admission {
     pub fn restore(&self, ask: &Ask, deadline: Instant) -> Place {
         let mut state = self.shared.lock();
         let now = clock::now();
-        let work = Work {
-            tenant: state.controller.tenant(ask.tenant.as_ref().map(Tenant::as_str)),
-            class: state.controller.class(ask.class.as_ref().map(TaskClass::as_str)),
-            tier: ask.tier,
-            deadline,
-            deadline_of: DeadlineOf::Caller,
-            cost: ask.cost,
-            bytes: ask.bytes,
-            may_defer: ask.may_defer,
-        };
+        let (mut work, _) = ask.work(&mut state.controller, now);
+        work.deadline = deadline;
+        work.deadline_of = DeadlineOf::Caller;
         let ticket = state.controller.restore(now, work);
         let facts = PlaceFacts {
             tier: ask.tier,
@@ -346,6 +273,15 @@ impl Admission {
         state.controller.drain();
         self.shared
             .settle(&mut state, clock::now(), &self.shared.meters());
+    }
+
+    /// The refusal of work that has a place when the instance goes away and can wait for it no longer: `draining`, with the
+    /// window of the door, another one for each caller. The place is still its holder's to give back.
+    pub fn cut_off(&self, ask: &Ask) -> Rejection {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        let (work, _) = ask.work(&mut state.controller, now);
+        state.controller.cut_off(now, &work)
     }
 
     /// Test fixture: pins the state, `None` lets it go.

@@ -10,19 +10,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::reckoning::{Broken, Reckoning, Transition};
+use crate::series::{ACCEPT, DECISIONS, DEFER, TIERS, decided, decision_of, refused, service, transition};
 use holdoff_admission::{ClassId, Controller, Event, Events, Profile, Rejection, Snapshot};
-use holdoff_contract::{Code, Hint, Overload, ServiceState, Tier};
+use holdoff_contract::{Code, Hint, ServiceState, Tier};
 use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
 
 /// A recorder that several pools and threads may share.
 pub type SharedRecorder = Arc<dyn Recorder + Send + Sync>;
 
-/// Decisions in the label: accept, defer, every registered code, and `other`.
-const DECISIONS: usize = Code::REGISTERED.len() + 3;
-const ACCEPT: usize = Code::REGISTERED.len();
-const DEFER: usize = ACCEPT + 1;
-const OTHER: usize = ACCEPT + 2;
-const TIERS: usize = Tier::ALL.len();
+/// Most series of `agent_admission_total` that are there from the start: those of 20 classes. More classes than that have their
+/// series from the first decision of each kind on, so that a scrape does not carry thousands of zeros.
+const SERIES_AT_START: usize = 20 * TIERS * DECISIONS;
 /// Seconds that `overload_shed_rate` looks back: the fewest in which a share of few requests means something.
 const SHED_SECONDS: usize = 10;
 
@@ -198,8 +196,42 @@ impl Meters {
             shed: Mutex::new(Shed::new(now)),
             reckoning,
         };
+        within(meters.recorder.as_ref(), || meters.begin_at_zero());
         meters.publish(now, &snapshot);
         meters
+    }
+
+    /// Makes the series of closed sets of labels. One that appears with its first event has no zero before it, so a rate over it
+    /// misses that event, and two runs differ in what they show.
+    fn begin_at_zero(&self) {
+        let count =
+            |slot: &OnceLock<Counter>, make: &dyn Fn() -> Counter| slot.get_or_init(make).increment(0);
+        for from in ServiceState::ALL {
+            for to in ServiceState::ALL.iter().filter(|to| *to != from) {
+                count(self.transition_slot(*from, *to), &|| transition(*from, *to));
+            }
+        }
+        for tier in Tier::ALL {
+            for decision in 0..DECISIONS {
+                if decision != ACCEPT && decision != DEFER {
+                    count(self.refused_slot(*tier, decision), &|| refused(*tier, decision));
+                }
+            }
+        }
+        for (class, slot) in self.classes.iter().zip(&self.service) {
+            slot.get_or_init(|| service(class));
+        }
+        if self.decided.len() > SERIES_AT_START {
+            return;
+        }
+        for (index, class) in self.classes.iter().enumerate() {
+            for tier in Tier::ALL {
+                for decision in 0..DECISIONS {
+                    let slot = self.decided_slot(index, *tier, decision);
+                    count(slot, &|| decided(class, *tier, decision));
+                }
+            }
+        }
     }
 
     /// For another profile: its classes, the same recorder, and so the same series.
@@ -253,14 +285,25 @@ impl Meters {
         known.map_or(self.classes.len() - 1, |(_, index)| *index)
     }
 
+    fn decided_slot(&self, class: usize, tier: Tier, decision: usize) -> &OnceLock<Counter> {
+        &self.decided[(class * TIERS + tier.index()) * DECISIONS + decision]
+    }
+
+    fn refused_slot(&self, tier: Tier, decision: usize) -> &OnceLock<Counter> {
+        &self.refused[tier.index() * DECISIONS + decision]
+    }
+
+    fn transition_slot(&self, from: ServiceState, to: ServiceState) -> &OnceLock<Counter> {
+        &self.transitions[from as usize * ServiceState::ALL.len() + to as usize]
+    }
+
     fn decided(&self, class: ClassId, tier: Tier, decision: usize) {
         let class = self.class(class);
-        let slot = &self.decided[(class * TIERS + tier.index()) * DECISIONS + decision];
-        let make = || {
-            counter!("agent_admission_total", "decision" => decision_word(decision),
-                "task_class" => self.classes[class].clone(), "tenant_tier" => tier.as_str())
-        };
-        slot.get_or_init(|| within(self.recorder.as_ref(), make))
+        self.decided_slot(class, tier, decision)
+            .get_or_init(|| {
+                let make = || decided(&self.classes[class], tier, decision);
+                within(self.recorder.as_ref(), make)
+            })
             .increment(1);
         self.recent[0].fetch_add(1, Ordering::Relaxed);
         if decision != ACCEPT && decision != DEFER {
@@ -270,23 +313,21 @@ impl Meters {
 
     fn taken_out(&self, tier: Tier, code: &Code) {
         let decision = decision_of(code);
-        let make = || counter!("overload_queue_refused_total", "code" => decision_word(decision), "tier" => tier.as_str());
-        let slot = &self.refused[tier.index() * DECISIONS + decision];
-        slot.get_or_init(|| within(self.recorder.as_ref(), make))
+        self.refused_slot(tier, decision)
+            .get_or_init(|| within(self.recorder.as_ref(), || refused(tier, decision)))
             .increment(1);
     }
 
-    fn served(&self, class: ClassId, service: Duration) {
+    fn served(&self, class: ClassId, time: Duration) {
         let class = self.class(class);
-        let make = || histogram!("agent_service_seconds", "task_class" => self.classes[class].clone());
-        let slot = self.service[class].get_or_init(|| within(self.recorder.as_ref(), make));
-        slot.record(service.as_secs_f64());
+        self.service[class]
+            .get_or_init(|| within(self.recorder.as_ref(), || service(&self.classes[class])))
+            .record(time.as_secs_f64());
     }
 
     fn transition(&self, from: ServiceState, to: ServiceState) {
-        let make = || counter!("overload_transitions_total", "from" => from.as_str(), "to" => to.as_str());
-        let slot = &self.transitions[from as usize * ServiceState::ALL.len() + to as usize];
-        slot.get_or_init(|| within(self.recorder.as_ref(), make))
+        self.transition_slot(from, to)
+            .get_or_init(|| within(self.recorder.as_ref(), || transition(from, to)))
             .increment(1);
     }
 
@@ -351,23 +392,6 @@ impl Events for &Meters {
             // Events of a later version of the controller that this adapter does not count yet.
             _ => {}
         }
-    }
-}
-
-fn decision_of(code: &Code) -> usize {
-    Code::REGISTERED
-        .iter()
-        .position(|known| known == code)
-        .unwrap_or(OTHER)
-}
-
-fn decision_word(decision: usize) -> &'static str {
-    match decision {
-        ACCEPT => "accept",
-        DEFER => "defer",
-        _ => Code::REGISTERED
-            .get(decision)
-            .map_or("other", |code| Overload::new(code.clone()).code_label()),
     }
 }
 

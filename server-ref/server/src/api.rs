@@ -184,16 +184,23 @@ fn admitted(id: &str, summary: &str, with_body: bool, success: (&str, Response))
         let body = RequestBodyBuilder::new().content(JSON, content("Task")).build();
         operation = operation
             .request_body(Some(body))
-            .response("400", problem("The body is not JSON, or broke off."))
+            .response(
+                "400",
+                problem("The body is not JSON, or broke off; or Content-Type is there twice."),
+            )
             .response("408", problem("The body did not arrive in time."))
             .response("413", problem("The body is too large."))
-            .response("415", problem("The body is not declared as JSON."))
             .response(
-                "422",
-                problem("A member is wrong, or an empty server could not admit it."),
+                "415",
+                problem("The body is not declared as JSON in UTF-8, or it is compressed."),
             );
     }
-    operation.build()
+    let what = if with_body {
+        "A member is wrong or there twice, the request has a query, or an empty server could not admit it."
+    } else {
+        "The request has a query, or an empty server could not admit it."
+    };
+    operation.response("422", problem(what)).build()
 }
 
 fn read(id: &str, summary: &str, responses: Vec<(&str, Response)>) -> Operation {

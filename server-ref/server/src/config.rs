@@ -24,7 +24,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use holdoff_admission::profile::TierName;
 use holdoff_admission::{Profile, ProfileError};
@@ -34,6 +33,7 @@ use serde::Deserialize;
 
 mod check;
 mod file;
+mod limits;
 pub mod schema;
 #[cfg(test)]
 mod schema_tests;
@@ -42,6 +42,8 @@ mod tree;
 pub use check::{Fault, Mistake};
 pub(crate) use file::load_vocabulary;
 pub use file::{LoadError, LoadFault, MAX_PROFILE_BYTES};
+pub use limits::Limits;
+pub(crate) use limits::in_range;
 pub use tree::At;
 
 /// Where the server listens unless it is told otherwise.
@@ -102,42 +104,6 @@ pub struct Rights {
     pub trusted: bool,
 }
 
-/// The server's own limits.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// Largest request body. 1..=1048576, default 65536; the profile's `max_bytes` where that is less.
-    pub max_body_bytes: usize,
-    /// Longest time for a body to arrive. 1..=60000, default 5000.
-    pub body_ms: u64,
-    /// Longest `duration_ms` of a task. 1..=86400000, default 600000 (10 min).
-    pub max_duration_ms: u64,
-    /// Ended tasks that can still be looked up; the oldest goes first. 1..=1000000, default 10000.
-    pub ended_tasks: usize,
-    /// Non-sheddable tasks that did not end well and can still be looked up (`GET /v1/dead-letters`); the oldest goes
-    /// first. 1..=1000000, default 10000.
-    pub dead_letters: usize,
-    /// How long an Idempotency-Key stands for its operation. 1000..=604800000, default 86400000 (24 h, CONTRACT section 3).
-    pub key_ms: u64,
-    /// Keys of one tenant within that time; beyond it new keys get tenant_limit. 1..=10000000, default 100000.
-    pub keys_per_tenant: usize,
-    /// Keys of all tenants; beyond it new keys get queue_full. 1..=10000000, default 1000000 (some 300 bytes each).
-    pub keys: usize,
-    /// Non-sheddable work that has not started this long after its deadline is not run any more and becomes a dead
-    /// letter. 0..=86400000, default none: late work still runs.
-    pub late_ms: Option<u64>,
-    /// Open connections; more wait in the listener's backlog. 1..=65536, default 4096.
-    pub max_connections: usize,
-    /// Longest time that a stop waits for accepted work. 0..=3600000, default 10000.
-    pub drain_ms: u64,
-    /// `grpc-timeout`, `connect-timeout-ms` and `x-envoy-expected-rq-timeout-ms` count as deadlines too (SRQ-04). Default
-    /// no: for a server behind a hop that sets or strips them.
-    pub foreign_deadlines: bool,
-    /// A TOML file with the service's own words for its refusals (CLI-26, [`holdoff_contract::vocabulary`]), at most 1 MiB: they
-    /// are said beside the contract's fields, for callers that know no others. Default none.
-    pub vocabulary: Option<PathBuf>,
-}
-
 /// A configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -192,26 +158,6 @@ impl From<&str> for Token {
     }
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_body_bytes: 64 * 1024,
-            body_ms: 5_000,
-            max_duration_ms: 600_000,
-            ended_tasks: 10_000,
-            dead_letters: 10_000,
-            key_ms: 86_400_000,
-            keys_per_tenant: 100_000,
-            keys: 1_000_000,
-            late_ms: None,
-            max_connections: 4_096,
-            drain_ms: 10_000,
-            foreign_deadlines: false,
-            vocabulary: None,
-        }
-    }
-}
-
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
@@ -258,6 +204,13 @@ impl ServerConfig {
     }
 
     fn from_tree(root: &tree::Node) -> Result<Self, ConfigError> {
+        let (config, mistakes) = Self::read_tree(root)?;
+        check::all(mistakes).map_err(ConfigError::Mistakes)?;
+        Ok(config)
+    }
+
+    /// The configuration, with what is wrong about it although each value fits its own key.
+    fn read_tree(root: &tree::Node) -> Result<(Self, Vec<Mistake>), ConfigError> {
         if root.is_empty() {
             return Err(ConfigError::Empty);
         }
@@ -269,7 +222,7 @@ impl ServerConfig {
         // The schema has looked at every key and type, and a test holds it against these structs; should they differ, this says so.
         let differs = |error: serde_json::Error| ConfigError::Syntax {
             at: None,
-            why: error.to_string(),
+            why: crate::shown::escaped(&error.to_string()),
         };
         let own: Own = serde_json::from_value(own.into()).map_err(differs)?;
         let config = Self {
@@ -280,12 +233,9 @@ impl ServerConfig {
             observe: own.observe,
             ..Self::default()
         };
-        config.validate().map_err(|error| {
-            let at = root.find(&error.key).and_then(|node| node.at);
-            let what = Fault::Value(error);
-            ConfigError::Mistakes(vec![Mistake { at, what }])
-        })?;
-        Ok(config)
+        let mistakes = config.faults().into_iter();
+        let mistakes = mistakes.map(|fault| check::located(root, fault)).collect();
+        Ok((config, mistakes))
     }
 
     /// Checks every range, the profile's too.
@@ -293,31 +243,44 @@ impl ServerConfig {
     /// # Errors
     /// The first value outside its range.
     pub fn validate(&self) -> Result<(), ProfileError> {
-        self.profile.validate()?;
-        self.limits.validate()?;
-        self.observe.validate()?;
-        self.anonymous.identity("anonymous")?;
+        self.faults().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Every value outside its range, the profile's first; none where the configuration can be used.
+    #[must_use]
+    pub fn faults(&self) -> Vec<ProfileError> {
+        let mut faults = self.profile.faults();
+        self.limits.faults(&mut faults);
+        self.observe.faults(&mut faults);
+        self.anonymous.faults("anonymous", &mut faults);
         if self.identities.len() > MAX_IDENTITIES {
             let limit = format!("at most {MAX_IDENTITIES} entries");
-            return Err(out_of_range("identities", self.identities.len(), limit));
+            faults.push(out_of_range("identities", self.identities.len(), limit));
         }
         for (position, (token, rights)) in self.identities.iter().enumerate() {
             // The token is a secret: the key says which entry, in the order of the tokens, not what it is.
             let key = format!("identities[{position}]");
             if token.0.is_empty() || token.0.len() > 512 || !token.0.bytes().all(|b| b.is_ascii_graphic()) {
-                return Err(out_of_range(
-                    key,
-                    "(token)",
-                    "1 to 512 printable ASCII characters".to_owned(),
-                ));
+                let limit = "1 to 512 printable ASCII characters".to_owned();
+                faults.push(out_of_range(key.clone(), "(token)", limit));
             }
-            rights.identity(&key)?;
+            rights.faults(&key, &mut faults);
         }
-        Ok(())
+        faults
     }
 }
 
 impl Rights {
+    fn faults(&self, key: &str, faults: &mut Vec<ProfileError>) {
+        faults.extend(self.identity(key).err());
+        let Some(tiers) = &self.tiers else { return };
+        let again = (1..tiers.len()).any(|at| tiers[..at].contains(&tiers[at]));
+        if tiers.is_empty() || again {
+            let limit = schema::Kind::Tiers.range();
+            faults.push(out_of_range(format!("{key}.tiers"), format!("{tiers:?}"), limit));
+        }
+    }
+
     /// The identity these rights stand for; `key` is where they were written.
     pub(crate) fn identity(&self, key: &str) -> Result<Identity, ProfileError> {
         let tenant = self.tenant.as_ref().map(Tenant::new).transpose();
@@ -337,44 +300,6 @@ impl Rights {
             tiers,
             trusted: self.trusted,
         })
-    }
-}
-
-impl Limits {
-    fn validate(&self) -> Result<(), ProfileError> {
-        in_range("server.max_body_bytes", self.max_body_bytes as u64, 1, 1 << 20)?;
-        in_range("server.body_ms", self.body_ms, 1, 60_000)?;
-        in_range("server.max_duration_ms", self.max_duration_ms, 1, 86_400_000)?;
-        in_range("server.ended_tasks", self.ended_tasks as u64, 1, 1_000_000)?;
-        in_range("server.dead_letters", self.dead_letters as u64, 1, 1_000_000)?;
-        in_range("server.key_ms", self.key_ms, 1_000, 604_800_000)?;
-        in_range(
-            "server.keys_per_tenant",
-            self.keys_per_tenant as u64,
-            1,
-            10_000_000,
-        )?;
-        in_range("server.keys", self.keys as u64, 1, 10_000_000)?;
-        in_range("server.late_ms", self.late_ms.unwrap_or(0), 0, 86_400_000)?;
-        in_range("server.max_connections", self.max_connections as u64, 1, 65_536)?;
-        in_range("server.drain_ms", self.drain_ms, 0, 3_600_000)
-    }
-
-    /// Longest time that a stop waits for accepted work.
-    pub fn drain(&self) -> Duration {
-        Duration::from_millis(self.drain_ms)
-    }
-}
-
-pub(crate) fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), ProfileError> {
-    if (least..=most).contains(&value) {
-        Ok(())
-    } else {
-        Err(out_of_range(
-            key,
-            value,
-            format!("a whole number in {least}..={most}"),
-        ))
     }
 }
 

@@ -95,9 +95,9 @@ impl Ledger {
         let read = |(id, bytes): (RecordId, Vec<u8>)| {
             let id = Uuid::from_u128(id.0);
             let bad = |detail: String| BadRecord {
-                path: path.display().to_string(),
+                path: crate::shown::path(&path),
                 id,
-                detail,
+                detail: crate::shown::escaped(&detail),
             };
             let record: Record = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
             record.task().map_err(bad)?;

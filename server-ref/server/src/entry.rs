@@ -64,11 +64,10 @@ pub(crate) async fn enter(
     // `curl -X POST` without anything is a task with nothing said; an empty JSON body is a mistake.
     let empty = body.is_end_stream() && !headers.contains_key(CONTENT_TYPE);
     let bodiless = parts.method != Method::POST || empty;
-    let checked = if bodiless {
-        Ok(())
-    } else {
-        request::check_head(headers, &body, &app.limits)
-    };
+    let checked = request::check_query(&parts.uri).and_then(|()| match bodiless {
+        true => Ok(()),
+        false => request::check_head(headers, &body, &app.limits),
+    });
     if let Err(problem) = checked.and_then(|()| can_promise(app, &asked, route)) {
         drain(headers, body);
         return Err(problem.into_response());
@@ -162,7 +161,7 @@ async fn read(
     } else {
         let body = tokio::select! {
             body = request::read_body(headers, body, &app.limits, holding) => body,
-            () = app.cut_off.cancelled() => return Err(draining(asked, Applied::No)),
+            () = app.cut_off.cancelled() => return Err(draining(app, asked, Applied::No)),
         };
         let body = body.map_err(Problem::into_response)?;
         let task = Task::parse(&body, &app.limits).map_err(Problem::into_response)?;
@@ -223,7 +222,8 @@ impl Arrived {
             Known::Full => self.refuse(Code::QueueFull, KEYS_PAUSE.0, KEYS_PAUSE.1),
             // The others are answered before; a key that stands for something else is 422 in any case.
             Known::Other | Known::Task(_) | Known::Pending(..) | Known::Work(_) => {
-                let limit = "sent with the payload that it was first sent with";
+                let limit = "sent again only with what it was first sent with: route, method, Overload-Task-Class and body. \
+                             This request differs in one of them";
                 let status = StatusCode::UNPROCESSABLE_ENTITY;
                 Problem::field(status, "Idempotency-Key", key, limit).into_response()
             }
@@ -232,12 +232,10 @@ impl Arrived {
 }
 
 /// The answer of an instance that goes away before it can give the real one.
-pub(crate) fn draining(asked: &Asked, applied: Applied) -> Response<Body> {
-    let mut overload = Overload::new(Code::Draining);
-    overload.applied = applied;
-    refuse(asked.refusal(Rejection {
-        overload: Box::new(overload),
-    }))
+pub(crate) fn draining(app: &App, asked: &Asked, applied: Applied) -> Response<Body> {
+    let mut rejection = app.admission().cut_off(&asked.ask);
+    rejection.overload.applied = applied;
+    refuse(asked.refusal(rejection))
 }
 
 /// A private code: none of the contract says that the disk is at fault (CONTRACT section 1).

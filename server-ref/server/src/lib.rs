@@ -7,7 +7,7 @@
 //! | route | answer |
 //! |---|---|
 //! | `POST /v1/work` `{"class","payload","duration_ms"}` | waits for the work, 200 |
-//! | `GET`, `HEAD /v1/work` | the same without a body: class from `Overload-Task-Class` |
+//! | `GET`, `HEAD /v1/work` | the same without a body: class from `Overload-Task-Class`, for a time drawn of it |
 //! | `POST /v1/tasks` | 202 + `Location`; `outcome=defer` when it is put off |
 //! | `GET /v1/tasks/{id}` | the task's state, with `Retry-After` until it has ended |
 //! | `GET /v1/dead-letters` | the caller's non-sheddable tasks that did not end well, newest first |
@@ -18,7 +18,7 @@
 //!
 //! # Order of a request
 //!
-//! 1. Head: media type, declared length (415, 413). These need nobody's place and cost nothing.
+//! 1. Head: media type and coding, declared length, no query (415, 413, 422). These need nobody's place and cost nothing.
 //! 2. With `Overload-Task-Class` in the head: admission, before a byte of the body is read. A refusal is answered at
 //!    once and the body drained within a bound (SEC-05).
 //! 3. Body: read up to the limit, parsed, each member checked (400, 413, 422).
@@ -61,6 +61,7 @@ mod reload;
 mod request;
 mod routes;
 mod server;
+pub mod shown;
 mod submit;
 mod tasks;
 mod telemetry;

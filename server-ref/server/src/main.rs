@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use holdoff_server::config::{DEFAULT_ADDR, schema};
-use holdoff_server::{Reloaded, Reloader, Server, ServerConfig, StartError};
+use holdoff_server::{Reloaded, Reloader, Server, ServerConfig, StartError, shown};
 
 mod args;
 
@@ -30,9 +30,10 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Reads a profile, says everything that is wrong with it, and exits: 0 usable, 2 not.
+    /// Reads a profile, says everything that is wrong with it, and exits: 0 usable, 2 not. Values are held against each other, and
+    /// files that it names are tried, once each value fits its own key.
     Check {
-        /// The profile: YAML, or TOML where the name ends in .toml. At most 1 MiB.
+        /// The profile: YAML, or TOML where the name ends in .toml. At most 1 MiB; /dev/stdin takes a pipe.
         file: PathBuf,
     },
     /// Lists every key of a profile with its unit, range and default.
@@ -94,19 +95,20 @@ fn main() -> ExitCode {
 
 /// Says why the program stops.
 fn complain(error: &anyhow::Error) {
-    let _ = writeln!(std::io::stderr(), "holdoff-server: {error:#}");
+    let why = shown::lines(&format!("{error:#}"));
+    let _ = writeln!(std::io::stderr(), "holdoff-server: {why}");
 }
 
 /// Writes what the user asked for. Nobody reads it when it fails, so there is nobody to tell.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(std::io::stdout(), "{}", shown::lines(line));
 }
 
 fn check(file: &Path) -> anyhow::Result<()> {
-    let config = ServerConfig::load(file)?;
+    let config = ServerConfig::check(file)?;
     say(&format!(
         "{}: usable: {} workers, {} classes, {} identities",
-        file.display(),
+        shown::path(file),
         config.profile.workers,
         config.profile.classes.len(),
         config.identities.len(),
@@ -191,12 +193,12 @@ async fn reload_on(mut hangups: Hangups, reloader: Reloader, file: Option<PathBu
         let loaded = ServerConfig::load(file).map_err(anyhow::Error::from);
         let done = loaded.and_then(|config| {
             let reloaded = reloader.reload(&config);
-            reloaded.with_context(|| file.display().to_string())
+            reloaded.with_context(|| shown::path(file))
         });
         match done {
-            Ok(Reloaded::Whole) => tracing::info!(file = %file.display(), "profile reloaded"),
+            Ok(Reloaded::Whole) => tracing::info!(file = shown::path(file), "profile reloaded"),
             Ok(Reloaded::WithoutLimits) => tracing::warn!(
-                file = %file.display(),
+                file = shown::path(file),
                 "profile and identities reloaded; the keys under `server` differ too and hold from the next start"
             ),
             Err(error) => tracing::error!(

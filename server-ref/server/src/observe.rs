@@ -5,6 +5,7 @@
 //! profile says and no longer; a trace holds every decision, with tenants as hashes, up to a size.
 
 mod files;
+mod probe;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ impl Default for Observe {
 
 /// A file that cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("{key} {}: cannot be written: {error}", path.display())]
+#[error("{key} {}: cannot be written: {error}", crate::shown::path(path))]
 pub struct ObserveError {
     /// Key of the profile or flag.
     pub key: &'static str,
@@ -70,12 +71,18 @@ pub struct ObserveError {
 }
 
 impl Observe {
-    pub(crate) fn validate(&self) -> Result<(), ProfileError> {
-        let per_second = u64::from(self.tenant_log_per_second);
-        in_range("observe.tenant_log_per_second", per_second, 1, 10_000)?;
-        let hours = u64::from(self.tenant_log_retention_hours);
-        in_range("observe.tenant_log_retention_hours", hours, 1, 87_600)?;
-        in_range("observe.trace_max_mb", u64::from(self.trace_max_mb), 1, 65_536)
+    pub(crate) fn faults(&self, faults: &mut Vec<ProfileError>) {
+        for (key, value, most) in [
+            ("tenant_log_per_second", self.tenant_log_per_second, 10_000),
+            (
+                "tenant_log_retention_hours",
+                self.tenant_log_retention_hours,
+                87_600,
+            ),
+            ("trace_max_mb", self.trace_max_mb, 65_536),
+        ] {
+            in_range(&format!("observe.{key}"), u64::from(value), 1, most, faults);
+        }
     }
 
     /// Opens what is to be written; `None` where nothing is.

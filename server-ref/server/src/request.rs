@@ -7,7 +7,6 @@ use axum::body::HttpBody as _;
 use bytes::{Bytes, BytesMut};
 use holdoff_admission_tower::drain;
 use holdoff_contract::TaskClass;
-use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -15,34 +14,35 @@ use serde_json::Value;
 use crate::config::Limits;
 use crate::problem::Problem;
 
+mod media;
+mod members;
+
 /// A task, as its body describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// Kind; `None` where nothing usable was said, which means the default class (SRQ-07).
+    /// Kind; `None` where nothing was said, which means the default class (SRQ-07).
     pub(crate) class: Option<TaskClass>,
     /// How long it takes; `None` = drawn.
     pub(crate) duration: Option<Duration>,
 }
 
-/// What the head alone shows: media type and declared length.
+/// What the head alone shows: media type, coding and declared length.
 pub(crate) fn check_head(headers: &HeaderMap, body: &Body, limits: &Limits) -> Result<(), Problem> {
-    let media = headers
-        .get(CONTENT_TYPE)
-        .map_or("", |value| value.to_str().unwrap_or("(not text)"));
-    let essence = media.split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case("application/json") {
-        let limit = "application/json";
-        return Err(Problem::field(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "Content-Type",
-            &format!("{media:?}"),
-            limit,
-        ));
-    }
+    media::check(headers)?;
     if body.size_hint().lower() > limits.max_body_bytes as u64 {
         return Err(too_large(&body.size_hint().lower().to_string(), limits));
     }
     Ok(())
+}
+
+/// Work has no query: one that were ignored would be a limit or a class that its caller believes in.
+pub(crate) fn check_query(uri: &http::Uri) -> Result<(), Problem> {
+    let Some(first) = uri.query().and_then(|query| query.split('&').next()) else {
+        return Ok(());
+    };
+    let limit =
+        "absent: the class goes into Overload-Task-Class or the body, duration_ms into the body of a POST";
+    Err(invalid("query", &format!("{first:?}"), limit))
 }
 
 fn too_large(bytes: &str, limits: &Limits) -> Problem {
@@ -78,7 +78,15 @@ pub(crate) async fn read_body(
             drain(headers, body);
             Err(too_large("larger", limits))
         }
-        Ok(Err(Broken::Off)) => Err(Problem::new(StatusCode::BAD_REQUEST, "the body broke off")),
+        Ok(Err(Broken::Off)) => {
+            let limit = "sent to its end, as Content-Length or the last chunk says";
+            Err(Problem::field(
+                StatusCode::BAD_REQUEST,
+                "body",
+                "broken off",
+                limit,
+            ))
+        }
         Err(_) => {
             let limit = format!("complete within {} ms", time.as_millis());
             Err(Problem::field(
@@ -110,37 +118,35 @@ async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, Broken> {
     Ok(all.freeze())
 }
 
+/// Members that a task may have.
+const MEMBERS: [&str; 3] = ["class", "payload", "duration_ms"];
+
 impl Task {
     /// Parses a body.
     pub(crate) fn parse(body: &[u8], limits: &Limits) -> Result<Self, Problem> {
-        let value: Value = serde_json::from_slice(body).map_err(|error| {
-            Problem::new(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}"))
-        })?;
-        let Value::Object(members) = value else {
-            return Err(invalid("body", kind(&value), "a JSON object"));
-        };
         let mut task = Self::default();
-        for (name, value) in &members {
-            match name.as_str() {
-                "class" => task.class = class(value)?,
-                "duration_ms" => task.duration = duration(value, limits)?,
-                "payload" => {}
-                _ => {
-                    let limit = "one of class, payload, duration_ms";
-                    return Err(invalid("member", &format!("{name:?}"), limit));
-                }
+        for (name, value) in members::read(body, &MEMBERS)? {
+            match name {
+                "class" => task.class = class(&value)?,
+                "duration_ms" => task.duration = duration(&value, limits)?,
+                // The payload is the caller's own.
+                _ => {}
             }
         }
         Ok(task)
     }
 }
 
-/// A class that is no class is the default one (SRQ-07); something that is not even text is a mistake.
+/// A class that nobody declared is the default one (SRQ-07); what is no name of a class is a mistake in the body.
 fn class(value: &Value) -> Result<Option<TaskClass>, Problem> {
+    let fits = "a class name: [a-z][a-z0-9._-]*, 1 to 64 characters";
     match value {
         Value::Null => Ok(None),
-        Value::String(name) => Ok(TaskClass::new(name).ok()),
-        other => Err(invalid("class", &other.to_string(), "a string")),
+        Value::String(name) => match TaskClass::new(name) {
+            Ok(class) => Ok(Some(class)),
+            Err(_) => Err(invalid("class", &value.to_string(), fits)),
+        },
+        other => Err(invalid("class", &other.to_string(), fits)),
     }
 }
 
@@ -157,17 +163,6 @@ fn duration(value: &Value, limits: &Limits) -> Result<Option<Duration>, Problem>
     }
 }
 
-fn invalid(field: &str, value: &str, limit: impl Into<String>) -> Problem {
+pub(crate) fn invalid(field: &str, value: &str, limit: impl Into<String>) -> Problem {
     Problem::field(StatusCode::UNPROCESSABLE_ENTITY, field, value, limit)
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use futures_util::FutureExt;
 use holdoff_admission_tower::{Asked, Permit, Place, Run};
 use holdoff_contract::{Applied, Code};
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use serde_json::json;
 
 use crate::app::App;
@@ -36,9 +37,7 @@ pub(crate) fn main(app: &App, with_metrics: bool) -> Router {
         .route(
             "/openapi.json",
             get(async || answer(StatusCode::OK, &crate::api::document())),
-        )
-        .fallback(not_found)
-        .method_not_allowed_fallback(not_allowed);
+        );
     if with_metrics {
         router = router.route("/metrics", get(metrics));
     }
@@ -48,7 +47,14 @@ pub(crate) fn main(app: &App, with_metrics: bool) -> Router {
     if app.fixtures.is_some() {
         router = router.route("/fixtures/{name}", post(fixture));
     }
-    router.with_state(App::clone(app))
+    answered(router).with_state(App::clone(app))
+}
+
+/// Whatever else is asked gets an answer in the same form. Last, since it holds for the routes that are there by then.
+fn answered(router: Router<App>) -> Router<App> {
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_allowed)
 }
 
 /// The metrics listener's routes.
@@ -57,11 +63,16 @@ pub(crate) fn metrics_only(app: &App) -> Router {
         .route("/metrics", get(metrics))
         .route(crate::admin::PATH, get(crate::admin::admission))
         .route("/healthz", get(health));
-    router.fallback(not_found).with_state(App::clone(app))
+    answered(router).with_state(App::clone(app))
 }
 
-async fn not_found() -> Response<Body> {
-    Problem::new(StatusCode::NOT_FOUND, "there is nothing here").into_response()
+async fn not_found(uri: Uri) -> Response<Body> {
+    nothing_at(uri.path())
+}
+
+fn nothing_at(path: &str) -> Response<Body> {
+    let limit = "a path that this server has; GET /openapi.json lists them";
+    Problem::field(StatusCode::NOT_FOUND, "path", path, limit).into_response()
 }
 
 async fn not_allowed(method: Method) -> Response<Body> {
@@ -192,7 +203,7 @@ async fn do_work(app: &App, arrived: &Arrived, place: Place) -> Result<Response<
     let turn = tokio::select! {
         // First, since what was cut off frees its worker, and nothing may begin there any more.
         biased;
-        () = app.cut_off.cancelled() => return Err(draining(asked, Applied::No)),
+        () = app.cut_off.cancelled() => return Err(draining(app, asked, Applied::No)),
         turn = place.turn() => turn,
     };
     let permit = match turn {
@@ -203,7 +214,7 @@ async fn do_work(app: &App, arrived: &Arrived, place: Place) -> Result<Response<
     let ended = tokio::select! {
         biased;
         ended = run(app, permit, arrived.duration) => ended,
-        () = app.cut_off.cancelled() => return Err(draining(asked, Applied::Maybe)),
+        () = app.cut_off.cancelled() => return Err(draining(app, asked, Applied::Maybe)),
     };
     match ended {
         Ended::Done(service) => {
@@ -234,13 +245,19 @@ pub(crate) fn advise(app: &App, asked: &Asked, headers: &mut HeaderMap, deferred
 }
 
 /// `POST /fixtures/{name}`: the members are the body, empty for none.
-async fn fixture(State(app): State<App>, Path(name): Path<String>, body: Body) -> Response<Body> {
-    let Some(fixtures) = &app.fixtures else {
-        return not_found().await;
+async fn fixture(
+    State(app): State<App>,
+    name: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    body: Body,
+) -> Response<Body> {
+    let (Some(fixtures), Ok(Path(name))) = (&app.fixtures, name) else {
+        return nothing_at(uri.path());
     };
     let Ok(body) = axum::body::to_bytes(body, MAX_FIXTURE_BYTES).await else {
-        let limit = format!("at most {MAX_FIXTURE_BYTES} bytes");
-        return Problem::field(StatusCode::PAYLOAD_TOO_LARGE, "body", "larger", limit).into_response();
+        let limit = format!("complete, and at most {MAX_FIXTURE_BYTES} bytes");
+        let value = "larger, or broken off";
+        return Problem::field(StatusCode::PAYLOAD_TOO_LARGE, "body", value, limit).into_response();
     };
     let members = if body.is_empty() {
         Ok(serde_json::Value::Null)
@@ -249,7 +266,11 @@ async fn fixture(State(app): State<App>, Path(name): Path<String>, body: Body) -
     };
     let members = match members {
         Ok(members) => members,
-        Err(error) => return Problem::new(StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+        Err(error) => {
+            let value = format!("not JSON ({error})");
+            let limit = "one JSON object, or empty";
+            return Problem::field(StatusCode::BAD_REQUEST, "body", &value, limit).into_response();
+        }
     };
     match fixtures.apply(&name, &members) {
         Ok(()) => answer(StatusCode::OK, &json!({"ok": true})),

@@ -40,7 +40,7 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// The data directory cannot be used.
-    #[error("--data {}: the directory cannot be made: {error}", path.display())]
+    #[error("--data {}: the directory cannot be made: {error}", crate::shown::path(path))]
     Data {
         /// Which directory.
         path: PathBuf,
@@ -68,7 +68,9 @@ fn reason(error: &std::io::Error) -> String {
     use std::io::ErrorKind as Kind;
     let why = match error.kind() {
         Kind::AddrInUse => "the port is in use; stop what uses it or choose another (0 takes a free one)",
-        Kind::AddrNotAvailable => "this machine has no such address; 0.0.0.0 and [::] are all that it has",
+        Kind::AddrNotAvailable => {
+            "this machine has no such address; give one of its own, or 0.0.0.0 or [::] to listen on every address it has"
+        }
         Kind::PermissionDenied => {
             "not allowed: a port below 1024 needs privileges; choose one from 1024 to 65535"
         }

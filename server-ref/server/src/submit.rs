@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use holdoff_admission_tower::{Place, RequestHead};
 use holdoff_contract::{Applied, Code, Tier, field_name};
 use http::header::{HeaderValue, LOCATION, RETRY_AFTER};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Uri};
 use serde_json::json;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -65,7 +66,7 @@ async fn accept(app: &App, request: Request<Body>) -> Result<Response<Body>, Res
     let view = match promised {
         Ok(Some(done)) => done?,
         // The server stops; whether the task was kept, or has begun, nobody knows by now.
-        Ok(None) | Err(_) => return Err(draining(&arrived.asked, Applied::Maybe)),
+        Ok(None) | Err(_) => return Err(draining(app, &arrived.asked, Applied::Maybe)),
     };
     let mut response = accepted(&view);
     advise(app, &arrived.asked, response.headers_mut(), deferred);
@@ -210,8 +211,14 @@ fn accepted(view: &View) -> Response<Body> {
     response
 }
 
-/// `GET /v1/tasks/{id}`.
-pub(crate) async fn look_up(State(app): State<App>, Path(id): Path<String>) -> Response<Body> {
+/// `GET /v1/tasks/{id}`. An id that is not even text is one that there is not.
+pub(crate) async fn look_up(
+    State(app): State<App>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+) -> Response<Body> {
+    let written = uri.path().rsplit('/').next().unwrap_or_default();
+    let id = id.map_or_else(|_| written.to_owned(), |Path(id)| id);
     let view = id.parse().ok().and_then(|id| app.tasks.view(id, clock::now()));
     match view {
         Some(view) => described(StatusCode::OK, &view),

@@ -134,6 +134,7 @@ pub struct Problem {
 #[derive(ToSchema)]
 pub struct Task {
     /// Kind of work; absent or unknown: the slowest.
+    #[schema(pattern = "^[a-z][a-z0-9._-]{0,63}$")]
     class: Option<String>,
     /// Anything; it counts by its size.
     #[schema(value_type = Option<Object>)]

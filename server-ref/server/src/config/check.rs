@@ -1,17 +1,17 @@
 //! A tree against the schema: what is wrong is named with key, value, limit and place, all of it at once.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use holdoff_admission::ProfileError;
 use serde_json::{Map, Number, Value as Json};
 
 use super::schema::{self, Kind, Names, TIERS};
 use super::tree::{At, Node, Style, Value};
+use crate::shown::{MAX_SHOWN, short};
 
 /// Most mistakes that are named: whoever made more has another file in hand.
 const MAX_MISTAKES: usize = 16;
-/// Most characters shown of a value.
-const MAX_SHOWN: usize = 64;
 
 /// One thing that is wrong with a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,15 @@ pub enum Fault {
         /// Where it stands first.
         first: Option<At>,
     },
+    /// A file that is named and cannot be used.
+    File {
+        /// Dotted path of the key that names it.
+        key: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
 }
 
 impl fmt::Display for Mistake {
@@ -58,6 +67,9 @@ impl fmt::Display for Mistake {
                     Some(meant) => write!(f, "did you mean {meant}?"),
                     None => write!(f, "here it must be one of {}", known.join(", ")),
                 }
+            }
+            Fault::File { key, path, why } => {
+                write!(f, "{key} {}: {why}", crate::shown::path(path))
             }
             Fault::Twice { key, first } => {
                 write!(f, "{key} is written twice; ")?;
@@ -77,6 +89,33 @@ pub(super) fn check(root: &Node) -> Result<Map<String, Json>, Vec<Mistake>> {
         Some(Json::Object(map)) if walk.mistakes.is_empty() => Ok(map),
         _ => Err(walk.mistakes),
     }
+}
+
+/// A fault of a whole configuration, with its place; a value that nobody wrote is said to be the default.
+pub(super) fn located(root: &Node, mut error: ProfileError) -> Mistake {
+    let written = root.find(&error.key).filter(|node| node.value != Value::Nothing);
+    // Some faults are of no single key, such as a number of entries.
+    if written.is_none() && !error.key.contains([' ', '[']) {
+        error.value.push_str(" (the default)");
+    }
+    let mut at = written.and_then(|node| node.at);
+    let mut section = error.key.as_str();
+    while let (None, Some((above, _))) = (at, section.rsplit_once('.')) {
+        at = root.find(above).and_then(|node| node.at);
+        section = above;
+    }
+    let what = Fault::Value(error);
+    Mistake { at, what }
+}
+
+/// The mistakes in the order of the text, as many as are told; `Ok` where there is none.
+pub(super) fn all(mut mistakes: Vec<Mistake>) -> Result<(), Vec<Mistake>> {
+    if mistakes.is_empty() {
+        return Ok(());
+    }
+    mistakes.sort_by_key(|mistake| mistake.at.map_or((usize::MAX, 0), |at| (at.line, at.column)));
+    mistakes.truncate(MAX_MISTAKES);
+    Err(mistakes)
 }
 
 struct Walk {
@@ -103,15 +142,15 @@ impl Walk {
         };
         let value = match (&node.value, key.kind) {
             (Value::Scalar(text, style), kind) => scalar(text, *style, kind),
-            (Value::List(items), Kind::Tiers) => items
-                .iter()
-                .map(tier)
-                .collect::<Option<Vec<_>>>()
-                .map(Json::Array),
+            (Value::List(items), Kind::Tiers) => tiers(items),
             _ => None,
         };
         if value.is_none() {
-            self.wrong(node, path, key.must_be());
+            let mut limit = key.must_be();
+            if matches!(&node.value, Value::Scalar(text, Style::Open) if has_leading_zero(text)) {
+                limit.push_str(", without a leading zero, which others read as octal");
+            }
+            self.wrong(node, path, limit);
         }
         value
     }
@@ -204,7 +243,7 @@ impl Walk {
         let value = if names.secret {
             "(token)".to_owned()
         } else {
-            format!("{:?}", short(name))
+            format!("{:?}", name.chars().take(MAX_SHOWN).collect::<String>())
         };
         let error = ProfileError {
             key: format!("the name of {path}"),
@@ -236,7 +275,8 @@ impl Walk {
 
 /// Its default is no number that could be written in its place.
 fn optional(key: &schema::Key) -> bool {
-    key.default.parse::<f64>().is_err() && key.kind != Kind::Switch
+    // An empty list of tiers could mean none of them as well as the default.
+    key.default.parse::<f64>().is_err() && !matches!(key.kind, Kind::Switch | Kind::Tiers)
 }
 
 fn scalar(text: &str, style: Style, kind: Kind) -> Option<Json> {
@@ -283,9 +323,26 @@ fn scalar(text: &str, style: Style, kind: Kind) -> Option<Json> {
 fn number(text: &str, style: Style) -> Option<String> {
     match style {
         Style::Text => None,
+        Style::Open if has_leading_zero(text) => None,
         Style::Open => Some(text.to_owned()),
         Style::Bare => Some(text.replace('_', "")),
     }
+}
+
+/// `010` is eight to some readers of YAML and ten to others.
+fn has_leading_zero(text: &str) -> bool {
+    let digits = text.trim_start_matches(['+', '-']).as_bytes();
+    digits.first() == Some(&b'0') && digits.get(1).is_some_and(u8::is_ascii_digit)
+}
+
+/// Some tiers, each once.
+fn tiers(items: &[Node]) -> Option<Json> {
+    if items.is_empty() || items.len() > TIERS.len() {
+        return None;
+    }
+    let tiers: Vec<Json> = items.iter().map(tier).collect::<Option<_>>()?;
+    let again = (1..tiers.len()).any(|at| tiers[..at].contains(&tiers[at]));
+    (!again).then_some(Json::Array(tiers))
 }
 
 fn tier(node: &Node) -> Option<Json> {
@@ -297,20 +354,22 @@ fn tier(node: &Node) -> Option<Json> {
     }
 }
 
-fn short(text: &str) -> String {
-    text.chars().take(MAX_SHOWN).collect()
-}
-
 /// A value as it was written.
 fn shown(value: &Value) -> String {
     match value {
         Value::Nothing => "empty".to_owned(),
-        Value::Scalar(text, Style::Text) => format!("{:?}", short(text)),
+        Value::Scalar(text, Style::Text) => {
+            format!("{:?}", text.chars().take(MAX_SHOWN).collect::<String>())
+        }
         Value::Scalar(text, _) => short(text),
         Value::Map(_) => "a map".to_owned(),
         Value::List(items) => {
             let items: Vec<String> = items.iter().take(8).map(|item| shown(&item.value)).collect();
-            short(&format!("[{}]", items.join(", ")))
+            // Its items are escaped already.
+            format!("[{}]", items.join(", "))
+                .chars()
+                .take(MAX_SHOWN)
+                .collect()
         }
     }
 }

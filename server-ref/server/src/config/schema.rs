@@ -117,14 +117,14 @@ impl Key {
 }
 
 impl Kind {
-    fn range(&self) -> String {
+    pub(super) fn range(&self) -> String {
         match self {
             Self::Whole { least, most } => format!("{least}..={most}"),
             Self::Real { least, most } => format!("{least}..={most}"),
             Self::Switch => "true or false".to_owned(),
             Self::Tenant => "1 to 128 printable ASCII characters".to_owned(),
             Self::Path => "a path".to_owned(),
-            Self::Tiers => format!("a list of {}", TIERS.join(", ")),
+            Self::Tiers => format!("a list of one or more of {}, each once", TIERS.join(", ")),
         }
     }
 }
@@ -205,14 +205,14 @@ pub const KEYS: &[Key] = &[
     key("tiers.<tier>.min_wait_ms", whole(0, HOUR), "ms", "50", "least wait bound W").beside("at most max_wait_ms"),
     key("tiers.<tier>.max_wait_ms", whole(1, DAY), "ms", "30000, for non-sheddable 600000", "greatest wait bound W"),
     key("classes.<class>.mean_ms", real(0.001, DAY as f64), "ms", "50", "mean service time, until it is measured"),
-    key("classes.<class>.p95_ms", real(0.0005, 2.0 * DAY as f64), "ms", "2 x mean_ms", "95th percentile of it").beside("at least mean_ms / 2"),
-    key("classes.<class>.deadline_ms", whole(1, DAY), "ms", "5000", "deadline of a request that names none"),
+    key("classes.<class>.p95_ms", real(0.0005, DAY as f64), "ms", "2 x mean_ms", "95th percentile of it").beside("at least mean_ms / 2"),
+    key("classes.<class>.deadline_ms", whole(1, DAY), "ms", "5000", "deadline of a request that names none").beside("at most max_deadline_ms"),
     key("classes.<class>.max_deadline_ms", whole(1, DAY), "ms", "the profile's max_deadline_ms", "longest deadline of this class"),
     key("tenants.<tenant>.active", whole(1, 4_096), "tasks", "no limit of its own", "tasks of this tenant that run at once; the others do not wait for it"),
     key("tenants.<tenant>.queued_work_ms", whole(1, MOST_WORK), "ms", "no fixed limit", "estimated work of it that waits; beyond it tenant_limit").beside(PER_WORKER),
     key("tenants.<tenant>.tiers", Kind::Tiers, "", "what its identity says", "tiers it may use; a request for another is lowered"),
     key("thresholds.enter_depth", whole(1, 300_000), "tasks", "queue / 2", "queued tasks from which the state is congested"),
-    key("thresholds.shed_depth", whole(1, 400_000), "tasks", "1.25 x enter_depth", "queued tasks from which it is shedding").beside("at least enter_depth"),
+    key("thresholds.shed_depth", whole(1, 300_000), "tasks", "1.25 x enter_depth", "queued tasks from which it is shedding").beside("at least enter_depth"),
     key("thresholds.exit_depth", whole(0, 299_999), "tasks", "queue / 4", "queued tasks down to which it counts as low").beside("less than enter_depth"),
     key("thresholds.enter_wait", real(0.01, 10.0), "of W", "0.5", "predicted wait from which the state is congested"),
     key("thresholds.shed_wait", real(0.01, 10.0), "of W", "0.9", "predicted wait from which it is shedding").beside("at least enter_wait"),
@@ -235,12 +235,12 @@ pub const KEYS: &[Key] = &[
     key("server.max_connections", whole(1, 65_536), "connections", "4096", "open at once; more wait in the backlog of the listener"),
     key("server.drain_ms", whole(0, HOUR), "ms", "10000", "longest time that a stop waits for accepted work"),
     key("server.foreign_deadlines", Kind::Switch, "", "false", "grpc-timeout, connect-timeout-ms, x-envoy-expected-rq-timeout-ms count too"),
-    key("server.vocabulary", Kind::Path, "", "none", "TOML file with the service's own words for its refusals, said beside the contract's"),
+    key("server.vocabulary", Kind::Path, "", "none", "TOML file with the service's own words for its refusals, said beside the contract's; relative to the profile's directory"),
     key("observe.admin", Kind::Switch, "", "false", "GET /admin/admission on the main listener too"),
-    key("observe.tenant_log", Kind::Path, "", "none", "directory of sampled logs that name tenants, JSON lines, a file an hour"),
+    key("observe.tenant_log", Kind::Path, "", "none", "directory of sampled logs that name tenants, JSON lines, a file an hour; relative to the working directory"),
     key("observe.tenant_log_per_second", whole(1, 10_000), "requests", "10", "logged in a second, at most"),
     key("observe.tenant_log_retention_hours", whole(1, 87_600), "h", "72", "a file of the log is deleted after this"),
-    key("observe.trace", Kind::Path, "", "none", "file of every decision, tenants hashed, as --trace"),
+    key("observe.trace", Kind::Path, "", "none", "file of every decision, tenants hashed, as --trace; relative to the working directory"),
     key("observe.trace_max_mb", whole(1, 65_536), "MiB", "256", "the trace ends at this size"),
 ];
 

@@ -63,6 +63,7 @@ fn beside(map: &mut Map<String, Json>) {
         ("thresholds.shed_wait", json!(10)),
         ("tiers.non-sheddable.max_wait_ms", json!(86_400_000)),
         ("classes.lint.mean_ms", json!(0.001)),
+        ("max_deadline_ms", json!(86_400_000)),
     ] {
         set(map, path, value);
     }
@@ -74,6 +75,7 @@ fn beside_least(map: &mut Map<String, Json>) {
         ("thresholds.enter_depth", json!(1)),
         ("thresholds.enter_wait", json!(0.01)),
         ("thresholds.exit_wait", json!(0)),
+        ("classes.lint.deadline_ms", json!(1)),
         ("classes.lint.mean_ms", json!(0.001)),
     ] {
         set(map, path, value);
@@ -410,7 +412,7 @@ fn a_value_that_breaks_another_ones_limit_is_named_with_its_line() {
     let error = ServerConfig::from_yaml(text).unwrap_err().to_string();
     assert_eq!(
         error,
-        "line 4, column 23: tiers.critical.reserved_workers is 2; it must be in 0..=1"
+        "line 4, column 23: tiers.critical.reserved_workers is 2; it must be in 0..=1 (less than workers, which is 2)"
     );
 }
 

@@ -95,7 +95,9 @@ impl Node {
 }
 
 fn syntax(at: Option<At>, why: impl Into<String>) -> ConfigError {
-    ConfigError::Syntax { at, why: why.into() }
+    // Parsers quote what they found.
+    let why = crate::shown::escaped(&why.into().replace('\n', ", "));
+    ConfigError::Syntax { at, why }
 }
 
 /// Reads one YAML document without anchors and tags.

@@ -9,13 +9,16 @@
 
 mod api;
 mod binary;
+mod binary_check;
 mod binary_input;
 mod common;
 mod deploy;
 mod durability;
 mod endings;
+mod field_cases;
 mod fixtures;
 mod input;
+mod input_strict;
 mod kill9_real_time;
 mod layer_in_axum;
 mod observe;

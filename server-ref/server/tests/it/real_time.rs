@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdoff_contract::{Applied, Code, Retry};
+use holdoff_contract::{Applied, Code, Hint, Retry};
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -147,17 +147,34 @@ async fn a_body_that_keeps_a_place_waiting_is_given_up_sooner() {
 #[tokio::test]
 async fn a_stop_waits_for_accepted_work_no_longer_than_its_bound() {
     let peer = Peer::start(json!({"server": {"drain_ms": 300}})).await;
-    let held = peer.occupy().await;
+    let mut held = peer.occupy().await;
+    let running = held.len();
+    held.extend((0..8).map(|_| peer.spawn(peer.work(1))));
+    peer.until("eight wait", |snapshot| snapshot.tickets as usize == running + 8)
+        .await;
     let asked = now();
     peer.stop().await;
     let took = now() - asked;
     let most = Duration::from_millis(300 + 1000) + SLACK; // the bound, and a second for open connections
     assert!(took >= Duration::from_millis(295) && took <= most, "{took:?}");
-    for cut_off in held {
+    let mut windows = std::collections::BTreeSet::new();
+    let all = held.len();
+    for (place, cut_off) in held.into_iter().enumerate() {
         let overload = cut_off.await.expect("an answer").overload();
+        let applied = if place < running {
+            Applied::Maybe
+        } else {
+            Applied::No
+        };
         let said = (overload.code.as_ref(), overload.retry, overload.applied);
-        assert_eq!(said, (Some(&Code::Draining), Retry::Elsewhere, Applied::Maybe));
+        assert_eq!(said, (Some(&Code::Draining), Retry::Elsewhere, applied));
+        let Hint::Window { delay, max } = overload.hint else {
+            panic!("as at the door, with an end: {:?}", overload.hint);
+        };
+        assert!(delay >= Duration::from_millis(250) && max >= delay + Duration::from_millis(50));
+        windows.insert(delay);
     }
+    assert_eq!(windows.len(), all, "another one for each caller: {windows:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -67,12 +67,7 @@ async fn callers_and_classes_without_end_add_no_series() {
     }
     peer.until_empty().await;
     let page = peer.metrics().await;
-    // A first refusal of a kind adds its own decision; callers and classes add nothing.
-    let decisions = series(&page)
-        .iter()
-        .filter(|name| name.starts_with("agent_admission_total"))
-        .count();
-    assert!(series(&page).len() <= before + decisions + 40, "{page}");
+    assert_eq!(series(&page).len(), before, "{page}");
     assert!(!page.contains("tenant-") && !page.contains("class-"), "{page}");
     peer.stop().await;
 }
@@ -95,8 +90,11 @@ async fn a_change_of_state_is_counted() {
 async fn two_servers_in_one_process_keep_their_figures_apart() {
     let (one, two) = (Peer::start(json!({})).await, Peer::start(json!({})).await);
     assert_eq!(send(one.work(1)).await.status, 200);
-    assert!(one.metrics().await.contains("agent_admission_total{"));
-    assert!(!two.metrics().await.contains("agent_admission_total{"));
+    let accepted = |n| {
+        format!(r#"agent_admission_total{{decision="accept",task_class="t",tenant_tier="deferrable"}} {n}"#)
+    };
+    assert!(one.metrics().await.contains(&accepted(1)));
+    assert!(two.metrics().await.contains(&accepted(0)));
     one.stop().await;
     two.stop().await;
 }
