@@ -142,6 +142,7 @@ async fn the_request_being_answered_bounds_tier_deadline_and_attempt() {
 async fn what_a_layer_has_as_default_is_said_where_the_call_is_silent() {
     let layer = OverloadLayer::builder()
         .default_deadline(ms(900))
+        .unwrap()
         .default_tier(Tier::Deferrable)
         .build();
     let server = refusals(0);
