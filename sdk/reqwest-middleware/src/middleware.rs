@@ -45,6 +45,7 @@ impl OverloadMiddleware {
     /// let settings = OverloadLayer::builder().default_deadline(Duration::from_secs(5))?;
     /// let overload = OverloadMiddleware::over(settings);
     /// # let _ = overload;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn over(settings: OverloadLayerBuilder) -> Self {
         Self {
@@ -187,7 +188,9 @@ async fn send<'a>(
     let asked = request.url().clone();
     let response = match next.run(request, extensions).await {
         Ok(response) => response,
-        Err(reqwest_middleware::Error::Reqwest(error)) if error.is_builder() => return Err(adapter::told(error)),
+        Err(reqwest_middleware::Error::Reqwest(error)) if error.is_builder() => {
+            return Err(adapter::told(error));
+        }
         Err(error) => return Err(error.into()),
     };
     Ok(adapter::into_http(response, &asked))

@@ -104,7 +104,8 @@ impl ByHand {
             return Ok(Self::Header);
         }
         if *name == field::OVERLOAD_ATTEMPT {
-            let limit = "the client counts the attempts; those of a request that is answered come with `incoming`";
+            let limit =
+                "the client counts the attempts; those of a request that is answered come with `incoming`";
             return Err(header(name.as_str(), limit));
         }
         let said = RequestFields::read(&HeaderMap::from_iter([(name.clone(), value.clone())]));
@@ -135,7 +136,10 @@ impl ByHand {
             true => Ok(Self::Field(Box::new(said))),
             false => Err(InvalidField {
                 field,
-                value: String::from_utf8_lossy(value.as_bytes()).chars().take(64).collect(),
+                value: String::from_utf8_lossy(value.as_bytes())
+                    .chars()
+                    .take(64)
+                    .collect(),
                 limit,
             }),
         }
@@ -164,7 +168,10 @@ mod tests {
             ("http://user:secret@", "http://***@"),
             (&*format!("http://user:{long}@a"), "http://"),
             (&*format!("user:{long}"), ""),
-            (&*format!("mailto://a/{long}"), &*format!("mailto://a/{}", "x".repeat(117))),
+            (
+                &*format!("mailto://a/{long}"),
+                &*format!("mailto://a/{}", "x".repeat(117)),
+            ),
             (&*format!("{}ä", "x".repeat(127)), ""),
         ] {
             assert_eq!(Given::new(given).refused().value, shown, "{given}");

@@ -25,12 +25,18 @@ async fn a_bad_value_of_a_request_is_told_in_one_line_and_nothing_is_sent() {
         (get().task_class(&long), "at most 64 bytes"),
         (get().tenant("t\r\nx: y"), "tenant \"t\\r\\nx: y\" is not allowed"),
         (get().idempotency_key(""), "idempotency key \"\" is not allowed"),
-        (get().header("bad name", "x"), "a header name is not allowed: it must be"),
+        (
+            get().header("bad name", "x"),
+            "a header name is not allowed: it must be",
+        ),
         (
             get().header("x-key", "secret\n"),
             "header \"x-key\" is not allowed: its value must be visible ASCII",
         ),
-        (get().bearer_auth("secret\n"), "header \"authorization\" is not allowed"),
+        (
+            get().bearer_auth("secret\n"),
+            "header \"authorization\" is not allowed",
+        ),
         (client.get("no url"), "url \"no url\" is not allowed: it must be"),
         (client.get("http://user:secret@:1/x"), "url \"http://***@:1/x\""),
         (client.get("mailto:a@b.example"), "url \"***@b.example\""),
@@ -42,9 +48,18 @@ async fn a_bad_value_of_a_request_is_told_in_one_line_and_nothing_is_sent() {
         ),
         (get().header("overload-tenant", "t a"), "`tenant` sets it"),
         (get().header("Overload-Deadline-Ms", "5s"), "`deadline` sets it"),
-        (get().header("Overload-Attempt", "2"), "header \"overload-attempt\" is not allowed"),
-        (get().header("Idempotency-Key", ""), "Idempotency-Key \"\" is not allowed"),
-        (get().header("Idempotency-Key", "a, b"), "Idempotency-Key \"a, b\" is not allowed"),
+        (
+            get().header("Overload-Attempt", "2"),
+            "header \"overload-attempt\" is not allowed",
+        ),
+        (
+            get().header("Idempotency-Key", ""),
+            "Idempotency-Key \"\" is not allowed",
+        ),
+        (
+            get().header("Idempotency-Key", "a, b"),
+            "Idempotency-Key \"a, b\" is not allowed",
+        ),
     ] {
         let error = call.send().await.unwrap_err();
         let text = error.to_string();
@@ -60,7 +75,10 @@ async fn a_bad_value_of_a_request_is_told_in_one_line_and_nothing_is_sent() {
     let mut request = reqwest::Request::new(http::Method::GET, ftp.parse().unwrap());
     *request.timeout_mut() = Some(Duration::from_secs(1));
     let error = client.execute(request).await.unwrap_err();
-    assert!(error.is_request() && error.to_string().contains(&ftp_shown), "{error}");
+    assert!(
+        error.is_request() && error.to_string().contains(&ftp_shown),
+        "{error}"
+    );
     assert!(error.build_error().unwrap().is::<InvalidField>());
     assert_eq!(server.seen().len(), 0);
     assert_eq!(client.counters().snapshot().gave_up, []);
@@ -74,7 +92,10 @@ fn a_bad_value_of_a_client_is_told_in_one_line_when_it_is_built() {
             Client::builder().trusted("nope"),
             "origin \"nope\" is not allowed: it must be http:// or https:// with a host and at most a port",
         ),
-        (Client::builder().trusted("http://a/b"), "origin \"http://a/b\" is not allowed"),
+        (
+            Client::builder().trusted("http://a/b"),
+            "origin \"http://a/b\" is not allowed",
+        ),
         (
             Client::builder().trusted("https://user:secret@a"),
             "origin \"https://***@a\" is not allowed",
@@ -166,7 +187,10 @@ async fn real_time_values_that_are_made_when_they_are_needed_are_taken_as_they_a
         .idempotency_key(format!("order-{id}"))
         .task_class(&class);
     call.send().await.unwrap();
-    let call = client.get(server.url("/")).tenant(&class).task_class(class.clone());
+    let call = client
+        .get(server.url("/"))
+        .tenant(&class)
+        .task_class(class.clone());
     call.send().await.unwrap();
     let seen = server.seen();
     assert_eq!(seen[0].field("idempotency-key"), Some("\"order-7\""));

@@ -332,7 +332,7 @@ impl<'a> Running<'a> {
                 response.extensions_mut().insert(CallReport { attempts, waited });
                 Ok(Answered::LookedInto(*response))
             }
-            Last::Failed(Failure::Unsendable, error) => Err(Error::request(error)),
+            Last::Failed(Failure::Unsendable, error) if attempts == 1 => Err(Error::request(error)),
             Last::Failed(failure, error) => {
                 // The policy took it for an answer, since it is not tried again; here it is known for a failure.
                 let mut events = Buffer::default();

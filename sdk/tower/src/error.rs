@@ -26,7 +26,8 @@ pub enum Failure {
     Broken,
     /// Sending again cannot help: a redirect loops.
     Final,
-    /// The transport does not take the request: nothing was sent, and [`Error::is_request`] says so.
+    /// The transport does not take the request: nothing was sent, and [`Error::is_request`] says so where nothing was sent
+    /// before either.
     Unsendable,
 }
 
@@ -300,10 +301,10 @@ fn write_chain(f: &mut fmt::Formatter<'_>, error: &(dyn StdError + 'static)) -> 
     while let Some(error) = next {
         f.write_str(": ")?;
         for letter in error.to_string().chars() {
-            if letter.is_control() {
-                write!(f, "{}", letter.escape_default())?;
-            } else {
+            if matches!(letter, ' '..='~') {
                 f.write_char(letter)?;
+            } else {
+                write!(f, "{}", letter.escape_debug())?;
             }
         }
         next = error.source();
