@@ -65,6 +65,8 @@ pub struct ClientAdapter<F: Flavour> {
     flavour: F,
     clients: Mutex<HashMap<String, F::Client>>,
     calls: Mutex<HashMap<String, CancellationToken>>,
+    /// Of all calls, also those that only begin.
+    stopped: CancellationToken,
 }
 
 impl<F: Flavour> ClientAdapter<F> {
@@ -74,6 +76,7 @@ impl<F: Flavour> ClientAdapter<F> {
             flavour,
             clients: Mutex::default(),
             calls: Mutex::default(),
+            stopped: CancellationToken::new(),
         }
     }
 
@@ -93,14 +96,15 @@ impl<F: Flavour> ClientAdapter<F> {
         let command: CallCommand = serde_json::from_value(command)?;
         let client = self.client(&command.client)?;
         let id = command.id.to_string();
-        let token = CancellationToken::new();
+        let token = self.stopped.child_token();
         lock(&self.calls).insert(id.clone(), token.clone());
         let started = clock::now();
         let progress = Progress::new();
         let call = self.flavour.call(client, command, &progress);
         let done = tokio::select! {
-            done = call => Some(done),
+            biased;
             () = token.cancelled(), if self.flavour.cancels() => None,
+            done = call => Some(done),
         };
         let elapsed = clock::now() - started;
         lock(&self.calls).remove(&id);
@@ -169,6 +173,10 @@ impl<F: Flavour> Adapter for ClientAdapter<F> {
             _ => return unknown_command(),
         };
         answer.unwrap_or_else(|error| bad_command(format!("{error:#}")))
+    }
+
+    fn stop(&self) {
+        self.stopped.cancel();
     }
 }
 

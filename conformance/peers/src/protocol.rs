@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
@@ -14,6 +15,9 @@ use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 const MAX_LINE: usize = 4 * 1024 * 1024;
 /// Commands under way at once.
 const MAX_RUNNING: usize = 20_000;
+/// For calls that are cancelled at the end to be answered, 1 s: ten times what a client may take for it. Those that take
+/// longer are dropped without an answer.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// A program under test.
 pub trait Adapter: Send + Sync + 'static {
@@ -22,9 +26,13 @@ pub trait Adapter: Send + Sync + 'static {
 
     /// Answers one command: the members of the reply, without its id. `command` has `cmd` and `id`.
     fn answer(&self, cmd: &str, command: Value) -> impl Future<Output = Value> + Send;
+
+    /// The program ends: whatever waits is to be ended, so that its command is answered.
+    fn stop(&self) {}
 }
 
-/// Reads commands until `stop` or the end of stdin.
+/// Reads commands until `stop` or the end of stdin. Calls that are under way then are cancelled and answered, and `stop`
+/// is answered last.
 ///
 /// # Errors
 /// When stdin or stdout fails.
@@ -33,6 +41,7 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
     let (replies, outbox) = mpsc::channel::<Value>(1024);
     let writer = tokio::spawn(write_all(outbox));
     let mut running = JoinSet::new();
+    let mut stop = None;
     let mut lines = FramedRead::new(tokio::io::stdin(), LinesCodec::new_with_max_length(MAX_LINE));
     while let Some(line) = lines.next().await {
         while running.try_join_next().is_some() {}
@@ -58,7 +67,7 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
             .unwrap_or("")
             .to_owned();
         if cmd == "stop" {
-            replies.send(with_id(id, json!({"ok": true}))).await?;
+            stop = Some(id);
             break;
         }
         // Calls overlap; everything else takes effect in the order it was said.
@@ -80,7 +89,14 @@ pub async fn serve<A: Adapter>(adapter: A) -> anyhow::Result<()> {
         };
         replies.send(with_id(id, reply)).await?;
     }
+    adapter.stop();
+    let answered = async { while running.join_next().await.is_some() {} };
+    // Whoever does not end is dropped.
+    let _ = tokio::time::timeout(LAST_ANSWERS, answered).await;
     running.shutdown().await;
+    if let Some(id) = stop {
+        replies.send(with_id(id, json!({"ok": true}))).await?;
+    }
     drop(replies);
     writer.await??;
     Ok(())

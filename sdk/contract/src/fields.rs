@@ -93,6 +93,16 @@ macro_rules! text_field {
             type Error = InvalidField;
             fn try_from(s: &str) -> Result<Self, InvalidField> { Self::new(s) }
         }
+
+        impl TryFrom<&String> for $name {
+            type Error = InvalidField;
+            fn try_from(s: &String) -> Result<Self, InvalidField> { Self::new(s) }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidField;
+            fn try_from(s: String) -> Result<Self, InvalidField> { Self::new(s) }
+        }
     };
 }
 

@@ -18,6 +18,7 @@ mod beside;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use holdoff_contract::limits::MAX_DEADLINE;
 use holdoff_contract::{Attempt, Hint, Tier};
 use rand_core::Rng;
 
@@ -63,7 +64,7 @@ pub struct Call {
     instance: u8,
     /// What each of several instances said.
     told: Told,
-    /// When D of the hold-off that stopped this call is over.
+    /// When the hold-off is over that this call met last and was not sent since.
     held_until: Option<Instant>,
 }
 
@@ -101,7 +102,8 @@ struct Pending {
 impl Call {
     /// A call that starts now. Its deadline is the lesser of its own and that of the request being answered; its tier
     /// the less important of the two. A request being answered that names no tier is deferrable (CONTRACT section 3),
-    /// and so then is a call made for it that names one.
+    /// and so then is a call made for it that names one. A deadline over 24 h, the most that the wire can say, counts as
+    /// 24 h.
     pub fn new(policy: Arc<Policy>, mut spec: CallSpec, now: Instant) -> Self {
         if let Some(incoming) = spec.incoming {
             spec.tier = match (spec.tier, incoming.tier) {
@@ -116,7 +118,9 @@ impl Call {
         Self {
             policy,
             spec,
-            deadline: spec.deadline.and_then(|deadline| now.checked_add(deadline)),
+            deadline: spec
+                .deadline
+                .and_then(|deadline| now.checked_add(deadline.min(MAX_DEADLINE))),
             phase: Phase::Ready,
             attempts: 0,
             own_waits: 0,
@@ -435,7 +439,10 @@ impl Call {
         let Phase::Stopped(why) = self.phase else {
             return Finish::Deliver;
         };
-        let own = self.last.as_ref().and_then(|last| match last.overload.hint {
+        // Before the first send the refusal is that of another call: what it says binds here as far as the hold-off that
+        // it armed.
+        let own = self.last.as_ref().filter(|_| self.attempts > 0);
+        let own = own.and_then(|last| match last.overload.hint {
             Hint::Absent => None,
             Hint::After { delay, .. } | Hint::Window { delay, .. } => {
                 Some(delay.saturating_sub(now.saturating_duration_since(last.received)))

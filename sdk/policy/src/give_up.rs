@@ -57,7 +57,8 @@ pub struct GiveUp {
     pub attempts: u32,
     /// Time spent waiting, without the attempts themselves.
     pub waited: Duration,
-    /// What is left of D, where one was said: not cut by any cap (CLI-14).
+    /// When a call like this can go: what is left of D, where the server said one to this call, not cut by any cap
+    /// (CLI-14); where a hold-off stopped it, what is left of that, at most 30 s. The longer where both bind.
     pub retry_in: Option<Duration>,
 }
 

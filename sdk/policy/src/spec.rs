@@ -46,7 +46,7 @@ pub struct CallSpec {
     pub safety: Safety,
     /// See [`Replay`].
     pub replay: Replay,
-    /// Time for the whole call; `None` bounds waiting only.
+    /// Time for the whole call, at most 24 h (a longer one counts as that); `None` bounds waiting only.
     pub deadline: Option<Duration>,
     /// Tier, `None` = not said (deferrable at the server).
     pub tier: Option<Tier>,

@@ -202,6 +202,25 @@ fn the_waiting_room_has_a_bound() {
 }
 
 #[test]
+fn first_tries_are_not_held_up_by_the_calls_that_wait_for_their_windows() {
+    // FC-CON-05: the policy has no limit of its own on calls under way. (That each attempt passes a limiter inside the
+    // layer is shown over tower, in `tests/waiting.rs` there.)
+    let mut world = World::new(field_policy().build().unwrap());
+    let mut waiting = start(&mut world, 50);
+    for call in &mut waiting {
+        world.tell(call, refused(window(50, 150)));
+        assert!(matches!(world.next(call), Action::WaitUntil(_)));
+    }
+    assert_eq!(world.destination.waiting(), 50);
+    for number in 0..50 {
+        let mut other = world.call(get());
+        assert_eq!(world.send(&mut other).number, 1, "call {number} is sent at once");
+        world.tell(&mut other, Outcome::Success);
+    }
+    assert_eq!(world.destination.waiting(), 50);
+}
+
+#[test]
 fn retries_and_attempts_are_counted_apart_from_calls_and_add_up() {
     // FC-MET-04
     let mut world = World::new(field_policy().max_attempts(3).build().unwrap());
@@ -307,5 +326,20 @@ fn strangers_cannot_fill_the_table_of_destinations() {
             (StopReason::HintTooLong, Some(ms(3_600_000)))
         );
         assert!(destinations.len() <= Destinations::DEFAULT_LIMIT);
+        // Those without a place of their own share one, which holds nobody; later the first have been idle for long
+        // enough to make room.
+        let held = match n / Destinations::DEFAULT_LIMIT {
+            0 => 1..=1,
+            1..16 => 0..=0,
+            _ => 0..=1,
+        };
+        let hold_offs = destination.hold_offs(world.now);
+        assert!(held.contains(&hold_offs), "{hold_offs} at destination {n}");
     }
+    let unrelated = destinations.get("http", "unrelated:80");
+    let action =
+        world
+            .call(get())
+            .next_action(world.now, &mut unrelated.lock().unwrap(), &mut world.rng, &mut ());
+    assert!(matches!(action, Action::Send(_)), "{action:?}");
 }

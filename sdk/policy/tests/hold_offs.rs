@@ -231,14 +231,48 @@ fn a_call_whose_deadline_does_not_allow_the_wait_fails_at_once_with_what_is_left
 }
 
 #[test]
-fn the_hint_that_is_reported_is_not_cut_by_the_ceiling_of_the_hold_off() {
+fn a_held_off_call_reports_when_it_can_go_and_the_refused_one_what_it_was_told() {
     let mut world = World::new(Policy::default());
-    let _ = arm(&mut world, get(), service(after(100_000)));
+    let mut refused = arm(&mut world, get(), service(after(86_400_000)));
+    let Finish::GiveUp(told) = world.finish(&mut refused) else {
+        panic!("delivered")
+    };
+    assert_eq!(told.retry_in, Some(ms(86_400_000)), "not cut by any cap (CLI-14)");
+    world.now += ms(1000);
     let hurried = CallSpec {
         deadline: Some(ms(500)),
         ..get()
     };
-    assert_eq!(stopped(&mut world, hurried).retry_in, Some(ms(100_000)));
+    let give_up = stopped(&mut world, hurried);
+    assert_eq!(
+        (give_up.why, give_up.retry_in),
+        (StopReason::HeldOff, Some(ms(29_000)))
+    );
+    world.now += give_up.retry_in.unwrap();
+    assert_eq!(held(&mut world, hurried), ms(0), "and then it goes");
+}
+
+#[test]
+fn a_call_that_was_refused_itself_and_is_then_held_off_reports_the_longer_of_the_two() {
+    let mut world = World::new(Policy::default());
+    let hurried = CallSpec {
+        deadline: Some(ms(5000)),
+        ..get()
+    };
+    let mut hurried = arm(&mut world, hurried, refused(window(1000, 1050)));
+    let _ = arm(&mut world, get(), service(after(86_400_000)));
+    let Action::WaitUntil(until) = world.next(&mut hurried) else {
+        panic!("not scheduled")
+    };
+    let slept = until - world.now;
+    world.now = until;
+    let Finish::GiveUp(give_up) = world.finish(&mut hurried) else {
+        panic!("delivered")
+    };
+    assert_eq!(
+        (give_up.why, give_up.retry_in),
+        (StopReason::HeldOff, Some(ms(30_000) - slept))
+    );
 }
 
 #[test]

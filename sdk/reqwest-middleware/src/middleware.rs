@@ -42,9 +42,10 @@ impl OverloadMiddleware {
     /// use std::time::Duration;
     /// use holdoff_reqwest_middleware::{OverloadLayer, OverloadMiddleware};
     ///
-    /// let settings = OverloadLayer::builder().default_deadline(Duration::from_secs(5));
+    /// let settings = OverloadLayer::builder().default_deadline(Duration::from_secs(5))?;
     /// let overload = OverloadMiddleware::over(settings);
     /// # let _ = overload;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn over(settings: OverloadLayerBuilder) -> Self {
         Self {
@@ -79,7 +80,7 @@ fn classify(error: &(dyn StdError + 'static)) -> Failure {
         Some(reqwest_middleware::Error::Reqwest(error)) => return adapter::classify(error),
         Some(reqwest_middleware::Error::Middleware(failed)) => failed,
         // Our own conversions: the request cannot be sent as it is.
-        None => return Failure::Final,
+        None => return Failure::Unsendable,
     };
     failed
         .chain()
@@ -185,7 +186,13 @@ async fn send<'a>(
     // The inner client follows redirects, and would take it along to another origin.
     request.headers_mut().remove(OVERLOAD_TENANT);
     let asked = request.url().clone();
-    let response = next.run(request, extensions).await?;
+    let response = match next.run(request, extensions).await {
+        Ok(response) => response,
+        Err(reqwest_middleware::Error::Reqwest(error)) if error.is_builder() => {
+            return Err(adapter::told(error));
+        }
+        Err(error) => return Err(error.into()),
+    };
     Ok(adapter::into_http(response, &asked))
 }
 

@@ -3,4 +3,5 @@
 //! `holdoff-reqwest-middleware` is one. A program needs nothing of this.
 
 pub use crate::body::Payload as Body;
+pub use crate::invalid::told;
 pub use crate::transport::{classify, into_http};

@@ -78,9 +78,14 @@ impl ClientBuilder {
         self
     }
 
-    /// The deadline of calls that name none. Default: none, so that only waiting is bounded (180 s).
+    /// The deadline of calls that name none: 1 ms to 24 h, what the wire can say. Default: none, so that only waiting
+    /// is bounded (180 s).
     pub fn default_deadline(mut self, deadline: Duration) -> Self {
-        self.layer = self.layer.default_deadline(deadline);
+        match std::mem::take(&mut self.layer).default_deadline(deadline) {
+            Ok(layer) => self.layer = layer,
+            // The layer is gone, and never built.
+            Err(error) => self.fail(error),
+        }
         self
     }
 
@@ -105,7 +110,7 @@ impl ClientBuilder {
     }
 
     /// An origin that `Overload-Tenant` may be sent to, such as `https://api.example:8443` (REQ-07); call it once
-    /// for each. Default: none, the tenant is sent nowhere.
+    /// for each. A path, query or credentials in it are refused. Default: none, the tenant is sent nowhere.
     pub fn trusted(mut self, origin: impl AsRef<str>) -> Self {
         match origin.as_ref().parse::<Origin>() {
             Ok(origin) => {
@@ -188,7 +193,8 @@ impl ClientBuilder {
     /// The client, over a reqwest client of its own.
     ///
     /// # Errors
-    /// A tenant or origin outside its grammar, or what `reqwest::ClientBuilder::build` reports.
+    /// A tenant, origin, list of instances or default deadline outside its grammar or range, or what
+    /// `reqwest::ClientBuilder::build` reports; the error's text names it.
     pub fn build(self) -> Result<Client, Error> {
         if let Some(error) = self.invalid {
             return Err(error);
@@ -199,7 +205,7 @@ impl ClientBuilder {
             _ => (Redirects::Ours { max }, same_origin(max)),
         };
         let http = self.http.retry(reqwest::retry::never()).redirect(policy);
-        let client = http.build().map_err(Error::request)?;
+        let client = http.build().map_err(Error::client)?;
         Ok(Client::over(Transport { client, redirects }, self.layer.build()))
     }
 
@@ -213,7 +219,7 @@ impl ClientBuilder {
             return Err(error);
         }
         if self.trusts {
-            return Err(Error::request(WrappedClientTrusted));
+            return Err(Error::client(WrappedClientTrusted));
         }
         Ok(Client::over(
             Transport {
@@ -226,6 +232,6 @@ impl ClientBuilder {
 
     /// Keeps the first error: the later ones may come of it.
     fn fail(&mut self, error: impl Into<BoxError>) {
-        self.invalid.get_or_insert_with(|| Error::request(error));
+        self.invalid.get_or_insert_with(|| Error::client(error));
     }
 }

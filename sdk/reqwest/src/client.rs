@@ -9,6 +9,7 @@ use http::Method;
 use reqwest::{IntoUrl, Request, Response, ResponseBuilderExt};
 
 use crate::body::Answer;
+use crate::invalid::Given;
 use crate::parcel::{Maker, Parcel};
 use crate::transport::{Redirects, Transport};
 use crate::{ClientBuilder, RequestBuilder};
@@ -100,7 +101,12 @@ impl Client {
 
     /// Starts a request with any method.
     pub fn request<U: IntoUrl>(&self, method: Method, url: U) -> RequestBuilder {
-        RequestBuilder::new(self.clone(), self.shared.transport.client.request(method, url))
+        let given = Given::new(url.as_str());
+        let http = &self.shared.transport.client;
+        match url.into_url() {
+            Ok(url) => RequestBuilder::new(self.clone(), http.request(method, url)),
+            Err(_) => RequestBuilder::new(self.clone(), http.request(method, "")).fail(given.refused()),
+        }
     }
 
     /// Makes the call that a reqwest request describes; its `timeout` is the deadline of the whole call.

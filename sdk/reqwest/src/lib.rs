@@ -35,6 +35,7 @@ pub mod adapter;
 mod body;
 mod builder;
 mod client;
+mod invalid;
 mod parcel;
 mod request;
 mod transport;

@@ -16,6 +16,7 @@ use reqwest::{Request, Response};
 use url::{Position, Url};
 
 use crate::body::Answer;
+use crate::invalid::told;
 use crate::transport::{Redirects, Transport, crosses, follow, is_same_origin};
 
 /// Who made a request, and so what may be in it.
@@ -174,7 +175,7 @@ impl Carrier for Parcel<'_> {
     ) -> Result<Response, BoxError> {
         let client = &self.transport.client;
         let request = self.next.take().ok_or("there is no request to send")?;
-        let response = client.execute(request).await?;
+        let response = client.execute(request).await.map_err(told)?;
         let Redirects::Ours { max } = self.transport.redirects else {
             return Ok(response);
         };

@@ -8,12 +8,13 @@ use std::time::Duration;
 use holdoff_contract::{IdempotencyKey, TaskClass, Tenant, Tier};
 use holdoff_policy::{CallerKey, Incoming, Policy};
 use holdoff_tower::{BoxError, CallOptions, Error, Progress};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Response};
 use serde::Serialize;
 
 use crate::Client;
 use crate::client::handed_on;
+use crate::invalid::{self, ByHand, unbuilt};
 use crate::parcel::Maker;
 
 /// Builds a request and makes the call. A bad value is told by [`Self::send`], as reqwest does it.
@@ -48,14 +49,20 @@ impl RequestBuilder {
     {
         match value.try_into() {
             Ok(value) => put(&mut self.options, value),
-            Err(error) => {
-                self.invalid.get_or_insert_with(|| Error::request(error));
-            }
+            Err(error) => return self.fail(error),
         }
         self
     }
 
-    /// Adds a header.
+    /// Keeps the first error: the later ones may come of it.
+    pub(crate) fn fail(mut self, error: impl Into<BoxError>) -> Self {
+        self.invalid.get_or_insert_with(|| Error::request(error));
+        self
+    }
+
+    /// Adds a header. A field of the contract counts as if its own method had been called (so `Overload-Tenant` goes to
+    /// trusted origins only); with a value that its method would not take it is refused, and so is `Overload-Attempt`,
+    /// since the client counts.
     pub fn header<K, V>(self, name: K, value: V) -> Self
     where
         HeaderName: TryFrom<K>,
@@ -63,10 +70,28 @@ impl RequestBuilder {
         HeaderValue: TryFrom<V>,
         <HeaderValue as TryFrom<V>>::Error: Into<http::Error>,
     {
-        self.map(|request| request.header(name, value))
+        let Ok(name) = HeaderName::try_from(name) else {
+            return self.fail(invalid::InvalidName);
+        };
+        let Ok(value) = HeaderValue::try_from(value) else {
+            return self.fail(invalid::value(&name));
+        };
+        self.put(name, value)
     }
 
-    /// Adds headers, replacing those of the same names.
+    fn put(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        match ByHand::read(&name, &value) {
+            Ok(ByHand::Header) => self.map(|request| request.header(name, value)),
+            Ok(ByHand::Field(said)) => {
+                invalid::take_over(*said, &mut self.options);
+                self
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Adds headers, replacing those of the same names. They may be those of a request that is passed on: so a field of
+    /// the contract that is malformed counts as absent and is not sent, as is `Overload-Attempt`.
     pub fn headers(self, headers: HeaderMap) -> Self {
         self.map(|request| request.headers(headers))
     }
@@ -78,7 +103,13 @@ impl RequestBuilder {
 
     /// Sets a bearer token.
     pub fn bearer_auth<T: Display>(self, token: T) -> Self {
-        self.map(|request| request.bearer_auth(token))
+        match HeaderValue::try_from(format!("Bearer {token}")) {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                self.map(|request| request.header(AUTHORIZATION, value))
+            }
+            Err(_) => self.fail(invalid::value(&AUTHORIZATION)),
+        }
     }
 
     /// Sets the body. One in memory can be sent again; one that is a stream is sent once (CLI-13).
@@ -114,7 +145,8 @@ impl RequestBuilder {
     }
 
     /// Time for the whole call, all attempts, all waits and the reading of the response's body included. It travels
-    /// as `Overload-Deadline-Ms`, and replaces a timeout that the reqwest client has. Default: the client's, else
+    /// as `Overload-Deadline-Ms`, and replaces a timeout that the reqwest client has. At most 24 h, the most that the
+    /// field can say: a longer one counts as 24 h. Zero ends the call before its first send. Default: the client's, else
     /// none.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options.deadline = Some(deadline);
@@ -161,7 +193,7 @@ impl RequestBuilder {
         self.set(tenant, |options, tenant| options.tenant = Some(tenant))
     }
 
-    /// An estimate of the work, for the server to charge.
+    /// An estimate of the work, for the server to charge; one over 24 h counts as 24 h.
     pub fn cost(mut self, cost: Duration) -> Self {
         self.options.cost = Some(cost);
         self
@@ -207,7 +239,7 @@ impl RequestBuilder {
     pub fn build(self) -> Result<(reqwest::Request, CallOptions), Error> {
         match self.invalid {
             Some(error) => Err(error),
-            None => Ok((self.request.build().map_err(Error::request)?, self.options)),
+            None => Ok((self.request.build().map_err(unbuilt)?, self.options)),
         }
     }
 
@@ -236,7 +268,7 @@ impl RequestBuilder {
         }
         let request = match self.request.build() {
             Ok(request) => request,
-            Err(error) => return Err(Error::request(error)),
+            Err(error) => return Err(unbuilt(error)),
         };
         let mut parcel = self.client.parcel(request, Maker::Builder);
         let answered = pin!(self.client.layer().carry(&mut parcel, self.options)).await?;

@@ -7,6 +7,7 @@
 
 use std::error::Error as StdError;
 
+use holdoff_contract::InvalidField;
 use holdoff_contract::field_name::OVERLOAD_TENANT;
 use holdoff_tower::{BoxError, Failure, Redirected, by_io_kind};
 use http::header::{
@@ -71,8 +72,12 @@ pub fn classify(error: &(dyn StdError + 'static)) -> Failure {
     if error.is::<TooManyRedirects>() {
         return Failure::Final;
     }
+    if error.is::<InvalidField>() {
+        return Failure::Unsendable;
+    }
     match error.downcast_ref::<reqwest::Error>() {
-        Some(error) if error.is_builder() || error.is_redirect() => Failure::Final,
+        Some(error) if error.is_builder() => Failure::Unsendable,
+        Some(error) if error.is_redirect() => Failure::Final,
         Some(error) if error.is_connect() || is_unprocessed(error) => Failure::NotConnected,
         Some(_) => Failure::Broken,
         None => by_io_kind(error),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdoff_contract::limits::MAX_DEADLINE;
 use holdoff_contract::read::Compat;
 use holdoff_contract::vocabulary::Vocabulary;
-use holdoff_contract::{Tenant, Tier};
+use holdoff_contract::{InvalidField, Tenant, Tier};
 use holdoff_policy::{Destinations, Policy};
 use http::HeaderMap;
 use rand::Rng;
@@ -79,10 +80,22 @@ impl OverloadLayerBuilder {
         self
     }
 
-    /// The deadline of calls that name none. Default: none, so that only waiting is bounded.
-    pub fn default_deadline(mut self, deadline: Duration) -> Self {
+    /// The deadline of calls that name none: 1 ms to 24 h, what the wire can say. Default: none, so that only waiting is
+    /// bounded.
+    ///
+    /// # Errors
+    /// When it is outside that range: with less, every call would end before it is sent.
+    pub fn default_deadline(mut self, deadline: Duration) -> Result<Self, InvalidField> {
+        const LEAST: Duration = Duration::from_millis(1);
+        if !(LEAST..=MAX_DEADLINE).contains(&deadline) {
+            return Err(InvalidField {
+                field: "default_deadline",
+                value: format!("{deadline:?}"),
+                limit: "it must be 1 ms to 24 h",
+            });
+        }
         self.defaults.deadline = Some(deadline);
-        self
+        Ok(self)
     }
 
     /// The tier of calls that name none. Default: not said, which is deferrable at the server.

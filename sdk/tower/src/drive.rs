@@ -213,7 +213,7 @@ async fn look_into<C: Carrier>(
                 _ if limit.is_some_and(|limit| received >= limit) => Outcome::TimedOut,
                 Failure::NotConnected => Outcome::NotConnected,
                 Failure::Broken => Outcome::Broken,
-                Failure::Final => Outcome::Answered,
+                Failure::Final | Failure::Unsendable => Outcome::Answered,
             };
             return (received, outcome);
         }
@@ -332,6 +332,7 @@ impl<'a> Running<'a> {
                 response.extensions_mut().insert(CallReport { attempts, waited });
                 Ok(Answered::LookedInto(*response))
             }
+            Last::Failed(Failure::Unsendable, error) if attempts == 1 => Err(Error::request(error)),
             Last::Failed(failure, error) => {
                 // The policy took it for an answer, since it is not tried again; here it is known for a failure.
                 let mut events = Buffer::default();

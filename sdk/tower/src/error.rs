@@ -24,8 +24,11 @@ pub enum Failure {
     NotConnected,
     /// The connection broke, or the answer did: perhaps applied (CLI-12).
     Broken,
-    /// Sending again cannot help: the request itself cannot be sent, or a redirect loops.
+    /// Sending again cannot help: a redirect loops.
     Final,
+    /// The transport does not take the request: nothing was sent, and [`Error::is_request`] says so where nothing was sent
+    /// before either.
+    Unsendable,
 }
 
 /// Tells what a transport's error means. The default is [`by_io_kind`].
@@ -56,8 +59,9 @@ pub fn by_io_kind(error: &(dyn StdError + 'static)) -> Failure {
 
 /// A call that was not answered. Opaque; ask it.
 ///
-/// Its `Display` is one line of our own words, safe to log (SEC-04). Its chain of causes is the last refusal, as
-/// [`Refused`], and then the transport's own error, each where there was one.
+/// Its `Display` is one line, safe to log (SEC-04): of our own words and, where a value was refused before anything was
+/// sent, that value's name, what was given and what is allowed. Its chain of causes is the last refusal, as [`Refused`],
+/// and then the transport's own error, each where there was one.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -71,8 +75,8 @@ enum Kind {
         give_up: GiveUp,
         failure: Option<Failure>,
     },
-    /// There is no request to send.
-    Request,
+    /// There is nothing to send, or nobody to send it: what could not be built.
+    Unbuilt(&'static str),
 }
 
 enum Cause {
@@ -130,9 +134,18 @@ impl Error {
 
     /// For adapters: the request could not be built, so there was nothing to send.
     pub fn request(error: impl Into<BoxError>) -> Self {
+        Self::unbuilt("request", error.into())
+    }
+
+    /// For adapters: the client could not be built, a value that it was set up with is not allowed.
+    pub fn client(error: impl Into<BoxError>) -> Self {
+        Self::unbuilt("client", error.into())
+    }
+
+    fn unbuilt(what: &'static str, error: BoxError) -> Self {
         Self(Box::new(Inner {
-            kind: Kind::Request,
-            cause: Cause::Other(error.into()),
+            kind: Kind::Unbuilt(what),
+            cause: Cause::Other(error),
         }))
     }
 
@@ -150,7 +163,7 @@ impl Error {
     pub fn give_up(&self) -> Option<&GiveUp> {
         match &self.0.kind {
             Kind::GaveUp { give_up, .. } => Some(give_up),
-            Kind::Request => None,
+            Kind::Unbuilt(_) => None,
         }
     }
 
@@ -158,7 +171,7 @@ impl Error {
     pub fn why(&self) -> Option<StopReason> {
         match &self.0.kind {
             Kind::GaveUp { give_up, .. } => Some(give_up.why),
-            Kind::Request => None,
+            Kind::Unbuilt(_) => None,
         }
     }
 
@@ -166,7 +179,7 @@ impl Error {
     pub fn attempts(&self) -> u32 {
         match &self.0.kind {
             Kind::GaveUp { give_up, .. } => give_up.attempts,
-            Kind::Request => 0,
+            Kind::Unbuilt(_) => 0,
         }
     }
 
@@ -175,7 +188,8 @@ impl Error {
         self.give_up().map_or(Duration::ZERO, |give_up| give_up.waited)
     }
 
-    /// What was left of the server's delay when the call stopped, not cut by any cap; `None` where none was said.
+    /// When a call like this can go: what was left of the server's delay when the call stopped, not cut by any cap, or of
+    /// the hold-off that stopped it, at most 30 s. `None` where neither was said.
     pub fn retry_in(&self) -> Option<Duration> {
         self.give_up()?.retry_in
     }
@@ -188,15 +202,26 @@ impl Error {
         )
     }
 
-    /// Could the request not be built (a bad URL, header, tier or task class)?
+    /// Was a value refused before anything was sent: of the request (a bad URL, header, tenant or task class), or of the
+    /// client when it was built? The error's text names it, [`Self::build_error`] has it typed.
     pub fn is_request(&self) -> bool {
-        matches!(self.0.kind, Kind::Request)
+        matches!(self.0.kind, Kind::Unbuilt(_))
+    }
+
+    /// What was wrong with the request or the client, where one could not be built. Downcast it to look inside, mostly
+    /// to [`InvalidField`](holdoff_contract::InvalidField). It is no [`source`](StdError::source), since this error's own
+    /// text says the same.
+    pub fn build_error(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        match (&self.0.kind, &self.0.cause) {
+            (Kind::Unbuilt(_), Cause::Other(error)) => Some(&**error),
+            _ => None,
+        }
     }
 
     /// The transport's own error, where the last attempt failed by one. Downcast it to look inside.
     pub fn transport_error(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         match (&self.0.kind, &self.0.cause) {
-            (Kind::Request, _) | (_, Cause::Nothing) => None,
+            (Kind::Unbuilt(_), _) | (_, Cause::Nothing) => None,
             (_, Cause::Refused(refused)) => refused.then.as_deref(),
             (_, Cause::Other(error)) => Some(&**error),
         }
@@ -209,7 +234,7 @@ impl Error {
                 let cut = give_up.why == StopReason::DeadlineExceeded || *failure == Some(Failure::Broken);
                 give_up.attempts > 0 && cut
             }
-            Kind::Request => false,
+            Kind::Unbuilt(_) => false,
         }
     }
 
@@ -269,10 +294,31 @@ fn write_refusal(f: &mut fmt::Formatter<'_>, overload: &Overload) -> fmt::Result
     Ok(())
 }
 
+/// What was refused, and why: an error and its causes in one line.
+fn write_chain(f: &mut fmt::Formatter<'_>, error: &(dyn StdError + 'static)) -> fmt::Result {
+    use fmt::Write as _;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        f.write_str(": ")?;
+        for letter in error.to_string().chars() {
+            if matches!(letter, ' '..='~') {
+                f.write_char(letter)?;
+            } else {
+                write!(f, "{}", letter.escape_debug())?;
+            }
+        }
+        next = error.source();
+    }
+    Ok(())
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let give_up = match &self.0.kind {
-            Kind::Request => return f.write_str("the request could not be built"),
+            Kind::Unbuilt(what) => {
+                write!(f, "the {what} could not be built")?;
+                return self.build_error().map_or(Ok(()), |error| write_chain(f, error));
+            }
             Kind::GaveUp { give_up, .. } => give_up,
         };
         write!(
@@ -292,7 +338,9 @@ impl fmt::Display for Error {
             write_refusal(f, &last.overload)?;
         }
         if let Some(retry_in) = give_up.retry_in {
-            write!(f, ", may come back in {} ms", retry_in.as_millis())?;
+            // Rounded up: who obeys it is not early.
+            let ms = retry_in.as_nanos().div_ceil(1_000_000);
+            write!(f, ", may come back in {ms} ms")?;
         }
         Ok(())
     }
@@ -305,8 +353,8 @@ impl fmt::Debug for Error {
             Kind::GaveUp { give_up, failure } => {
                 out.field("give_up", give_up).field("failure", failure);
             }
-            Kind::Request => {
-                out.field("kind", &"request");
+            Kind::Unbuilt(what) => {
+                out.field("unbuilt", what);
             }
         }
         match &self.0.cause {
@@ -325,10 +373,11 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.0.cause {
-            Cause::Nothing => None,
-            Cause::Refused(refused) => Some(refused),
-            Cause::Other(error) => Some(&**error),
+        match (&self.0.kind, &self.0.cause) {
+            // All of its chain is in the text already.
+            (Kind::Unbuilt(_), _) | (_, Cause::Nothing) => None,
+            (_, Cause::Refused(refused)) => Some(refused),
+            (_, Cause::Other(error)) => Some(&**error),
         }
     }
 }

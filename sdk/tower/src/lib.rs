@@ -66,6 +66,8 @@ pub use error::{BoxError, Classify, Error, Failure, PassUp, Refused, by_io_kind}
 pub use instances::{InstanceList, InvalidInstances};
 pub use names::describe_metrics;
 pub use options::{AttemptContext, CallOptions, CallReport, Progress};
+#[doc(hidden)]
+pub use origin::shown_url;
 pub use origin::{InvalidOrigin, Origin};
 pub use reject::Redirected;
 pub use service::{CallFuture, OverloadLayer, OverloadService};

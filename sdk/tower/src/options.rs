@@ -15,13 +15,15 @@ use http::HeaderMap;
 /// The wishes of one call; what is `None` is taken from the layer's defaults, or not said.
 ///
 /// Fields of CONTRACT section 3 that stand in the request's headers already are read as if they had been set here;
-/// what is set here wins. `Overload-Attempt` is always ours.
+/// what is set here wins. `Overload-Attempt` is always ours. A malformed one counts as absent and is not sent: the
+/// headers may be those of a request that is passed on, and a stranger's slip must not fail it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CallOptions {
     /// Time for the whole call, all attempts and waits included. It limits each attempt by what is left
-    /// (CLI-28), and travels as `Overload-Deadline-Ms` (REQ-02). Default: the layer's, else none: then only waiting
-    /// is bounded (180 s), not a slow answer.
+    /// (CLI-28), and travels as `Overload-Deadline-Ms` (REQ-02). At most 24 h, the most that field can say: a longer one
+    /// counts as 24 h. Zero ends the call before its first send. Default: the layer's, else none: then only waiting is
+    /// bounded (180 s), not a slow answer.
     pub deadline: Option<Duration>,
     /// How much the work matters: `Overload-Tier`. Default: the layer's, else not said (deferrable at the server).
     pub tier: Option<Tier>,
@@ -29,7 +31,7 @@ pub struct CallOptions {
     pub task_class: Option<TaskClass>,
     /// Whose work: `Overload-Tenant`, sent only to trusted origins (REQ-07). Default: the layer's.
     pub tenant: Option<Tenant>,
-    /// The caller's estimate of the work: `Overload-Cost-Ms`.
+    /// The caller's estimate of the work: `Overload-Cost-Ms`, at most 24 h; a longer one counts as 24 h.
     pub cost: Option<Duration>,
     /// The same on each attempt (REQ-08); makes a method that is not idempotent safe to send again.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -58,7 +60,7 @@ impl CallOptions {
         Self::default()
     }
 
-    /// Sets the deadline of the whole call.
+    /// Sets the deadline of the whole call, at most 24 h.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self

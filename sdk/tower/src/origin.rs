@@ -19,10 +19,11 @@ pub struct Origin {
 /// A text that is no origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "origin {value:?} is not allowed: it must be http:// or https:// with a host, such as https://api.example:8443"
+    "origin {value:?} is not allowed: it must be http:// or https:// with a host and at most a port, such as \
+     https://api.example:8443"
 )]
 pub struct InvalidOrigin {
-    /// What was given, cut to 128 characters.
+    /// What was given, cut to 128 characters, without what may be a secret: credentials and query.
     pub value: String,
 }
 
@@ -52,15 +53,33 @@ impl Origin {
 impl FromStr for Origin {
     type Err = InvalidOrigin;
 
-    /// Reads `scheme://host[:port]`; a path is ignored.
+    /// Reads `scheme://host[:port]`, also with the one slash that some write behind it. Credentials, a path, a query or
+    /// a fragment are refused: whoever writes them thinks that they count. [`Self::of`] takes the origin out of a URI.
     fn from_str(text: &str) -> Result<Self, InvalidOrigin> {
+        let whole = |uri: &Uri| {
+            let bare = uri.path() == "/" && uri.query().is_none() && !text.contains(['@', '#']);
+            if bare { Self::of(uri) } else { None }
+        };
         text.parse::<Uri>()
             .ok()
             .as_ref()
-            .and_then(Self::of)
+            .and_then(whole)
             .ok_or_else(|| InvalidOrigin {
-                value: text.chars().take(128).collect(),
+                value: shown_url(text).chars().take(128).collect(),
             })
+    }
+}
+
+/// A URL, or what was given for one, without what may be a secret: the credentials before its host, and its query and
+/// fragment. For errors and logs.
+#[doc(hidden)]
+pub fn shown_url(text: &str) -> Cow<'_, str> {
+    let end = text.find(['?', '#']).unwrap_or(text.len());
+    let text = &text[..end];
+    let host = text.find("://").map_or(0, |at| at + 3);
+    match text.rfind('@') {
+        Some(at) if at >= host => Cow::Owned(format!("{}***{}", &text[..host], &text[at..])),
+        _ => Cow::Borrowed(text),
     }
 }
 
@@ -105,9 +124,9 @@ mod tests {
     #[test]
     fn one_destination_has_one_spelling() {
         for (text, same) in [
-            ("http://A.example/x", "http://a.example"),
+            ("http://A.example", "http://a.example"),
             ("http://a.example:80/", "http://a.example"),
-            ("https://user:secret@a.example:443", "https://a.example"),
+            ("https://a.example:443", "https://a.example"),
             ("http://a.example:8080", "http://a.example:8080"),
             ("http://[::1]:80/", "http://[::1]"),
         ] {
@@ -125,9 +144,33 @@ mod tests {
 
     #[test]
     fn what_is_no_origin_is_named_in_the_error() {
-        for text in ["", "a.example", "/x", "ftp://a.example", "http://"] {
+        for text in [
+            "",
+            "a.example",
+            "/x",
+            "ftp://a.example",
+            "http://",
+            "http://a/b",
+            "http://a//",
+        ] {
             let error = text.parse::<Origin>().unwrap_err();
             assert_eq!(error.value, text);
         }
+    }
+
+    #[test]
+    fn an_error_does_not_show_what_may_be_a_secret() {
+        for (text, shown) in [
+            ("https://user:secret@a.example", "https://***@a.example"),
+            ("user:se://cret@a.example", "user:se://***@a.example"),
+            ("user:secret@a.example/x", "***@a.example/x"),
+            ("http://a.example/?key=secret", "http://a.example/"),
+            ("http://a.example#secret", "http://a.example"),
+        ] {
+            let error = text.parse::<Origin>().unwrap_err();
+            assert_eq!(error.value, shown);
+        }
+        let uri = "https://user:secret@A.example:443/x?y".parse().unwrap();
+        assert_eq!(Origin::of(&uri).unwrap().to_string(), "https://a.example");
     }
 }

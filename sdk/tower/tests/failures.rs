@@ -200,6 +200,31 @@ async fn a_failure_that_sending_again_cannot_help_ends_the_call_and_keeps_the_re
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_the_transport_does_not_take_was_not_sent_and_its_error_is_one_line() {
+    let layer = OverloadLayer::builder().classify(|_| Failure::Unsendable).build();
+    let server = Server::new([Step::Fail(ErrorKind::InvalidInput)]);
+    let error = call(&layer, &server, get(CallOptions::new())).await.unwrap_err();
+    assert_eq!(error.to_string(), "the request could not be built: scripted");
+    assert_eq!((error.why(), error.attempts()), (None, 0));
+    assert_eq!(layer.counters().snapshot().gave_up, []);
+
+    // A refusal that came before is not forgotten for it.
+    let server = Server::new([
+        Step::Answer(window(100, 200)),
+        Step::Fail(ErrorKind::InvalidInput),
+    ]);
+    let error = call(&layer, &server, get(CallOptions::new())).await.unwrap_err();
+    assert_eq!((error.why(), error.attempts()), (Some(StopReason::Transport), 2));
+    assert!(error.is_overloaded() && !error.is_request());
+
+    let error = Error::request("first\r\nsecond \u{202e}line");
+    assert_eq!(
+        error.to_string(),
+        "the request could not be built: first\\r\\nsecond \\u{202e}line"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_response_tells_how_many_attempts_it_took() {
     let server = Server::new([Step::Answer(window(100, 200))]);
     let response = call(&OverloadLayer::new(), &server, get(CallOptions::new()))

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use holdoff_contract::{Applied, Attempt, Code, Tier};
 use holdoff_policy::{Incoming, StopReason};
 use holdoff_tower::{CallOptions, Inbound, OverloadLayer};
@@ -138,10 +140,29 @@ async fn the_request_being_answered_bounds_tier_deadline_and_attempt() {
     assert_eq!(seen.number("overload-attempt"), 3);
 }
 
+#[test]
+fn a_default_deadline_that_no_call_could_keep_or_say_is_refused() {
+    for (deadline, given) in [
+        (ms(0), "0ns"),
+        (Duration::from_micros(999), "999µs"),
+        (ms(86_400_001), "86400.001s"),
+    ] {
+        let error = OverloadLayer::builder().default_deadline(deadline).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("default_deadline {given:?} is not allowed: it must be 1 ms to 24 h")
+        );
+    }
+    for deadline in [ms(1), ms(86_400_000)] {
+        assert!(OverloadLayer::builder().default_deadline(deadline).is_ok());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_layer_has_as_default_is_said_where_the_call_is_silent() {
     let layer = OverloadLayer::builder()
         .default_deadline(ms(900))
+        .unwrap()
         .default_tier(Tier::Deferrable)
         .build();
     let server = refusals(0);

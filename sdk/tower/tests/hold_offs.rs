@@ -58,6 +58,27 @@ async fn takes(layer: &OverloadLayer, server: &Server, request: Request<Full<Byt
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_held_off_call_says_when_it_can_go_and_then_goes() {
+    let layer = OverloadLayer::new();
+    let day = "v=1, code=queue_full, retry=after, applied=no, after=86400000, scope=service";
+    let server = Server::new([Step::Answer(refuse(day))]);
+    let told = call(&layer, &server, get(CallOptions::new())).await.unwrap_err();
+    assert_eq!(
+        (told.why(), told.retry_in()),
+        (Some(StopReason::HintTooLong), Some(ms(86_400_000)))
+    );
+    let hurried = || get(CallOptions::new().deadline(ms(1000)));
+    let held = call(&layer, &server, hurried()).await.unwrap_err();
+    assert_eq!(
+        held.to_string(),
+        "gave up (held_off) after 0 attempts; refused with 503 queue_full, may come back in 30000 ms"
+    );
+    tokio::time::sleep(held.retry_in().unwrap()).await;
+    assert!(call(&layer, &server, hurried()).await.is_ok());
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_for_the_service_holds_its_neighbours_spread_and_no_other_authority() {
     let layer = OverloadLayer::new();
     let server = Server::new([scoped("service")]);

@@ -2,12 +2,19 @@
 
 mod support;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::join_all;
 use holdoff_contract::{Attempt, Tier};
 use holdoff_policy::{Incoming, Policy, StopReason};
 use holdoff_tower::{CallOptions, OverloadLayer};
+use http::Request;
+use http_body_util::Full;
 use support::{Server, Step, answer, call, empty, get, ms, now, refuse, window};
+use tower::limit::ConcurrencyLimit;
+use tower::{Layer, ServiceExt};
 
 #[tokio::test(start_paused = true)]
 async fn each_wait_lies_in_the_window_and_the_waits_differ() {
@@ -240,6 +247,63 @@ async fn hints_on_anything_but_a_refusal_are_not_looked_at() {
     }
 }
 
+/// What a server that refuses every request after 100 ms saw.
+#[derive(Default)]
+struct Crowd {
+    in_flight: u32,
+    most: u32,
+    requests: u32,
+    /// Calls that were refused and have not come back yet.
+    waiting: u32,
+    first_tries_past_five_waiting: u32,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_inside_the_layer_counts_attempts_and_calls_that_wait_hold_no_permit() {
+    // FC-CON-05
+    let crowd = Arc::new(Mutex::new(Crowd::default()));
+    let seen = Arc::clone(&crowd);
+    let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
+        let seen = Arc::clone(&seen);
+        async move {
+            {
+                let mut crowd = seen.lock().unwrap();
+                crowd.requests += 1;
+                crowd.in_flight += 1;
+                crowd.most = crowd.most.max(crowd.in_flight);
+                if request.headers()["overload-attempt"] == "1" {
+                    crowd.first_tries_past_five_waiting += u32::from(crowd.waiting >= 5);
+                } else {
+                    crowd.waiting -= 1;
+                }
+            }
+            tokio::time::sleep(ms(100)).await;
+            let mut crowd = seen.lock().unwrap();
+            crowd.in_flight -= 1;
+            crowd.waiting += 1;
+            Ok::<_, std::io::Error>(window(50, 150))
+        }
+    });
+    let layer = OverloadLayer::builder().rng_seed(5).build();
+    let stack = layer.layer(ConcurrencyLimit::new(service, 5));
+    let calls = (0..50).map(|_| stack.clone().oneshot(get(CallOptions::new())));
+    for result in join_all(calls).await {
+        assert_eq!(result.unwrap_err().why(), Some(StopReason::AttemptsExhausted));
+    }
+    let crowd = crowd.lock().unwrap();
+    assert_eq!(
+        (crowd.most, crowd.in_flight),
+        (5, 0),
+        "never more than five at once"
+    );
+    assert_eq!(crowd.requests, 600, "twelve sends a call");
+    assert_eq!(
+        crowd.first_tries_past_five_waiting, 45,
+        "all but the first five go while others wait"
+    );
+    assert_eq!(layer.counters().snapshot().early_retries_total, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn malformed_hints_are_counted_and_harm_nothing() {
     let layer = OverloadLayer::new();
@@ -249,7 +313,7 @@ async fn malformed_hints_are_counted_and_harm_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_beyond_the_clock_is_as_good_as_none() {
+async fn a_deadline_over_a_day_counts_as_a_day_also_beyond_the_clock() {
     for deadline in [
         Duration::MAX,
         Duration::from_secs(u64::MAX / 4),
@@ -263,6 +327,9 @@ async fn a_deadline_beyond_the_clock_is_as_good_as_none() {
         )
         .await;
         assert_eq!(response.unwrap().status(), 200, "{deadline:?}");
-        assert_eq!(server.seen().len(), 2);
+        let seen = server.seen();
+        assert_eq!(seen.len(), 2);
+        assert_eq!(seen[0].number("overload-deadline-ms"), 86_400_000);
+        assert!(seen[1].number("overload-deadline-ms") < 86_400_000);
     }
 }

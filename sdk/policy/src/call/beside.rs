@@ -25,7 +25,7 @@ impl Call {
         let held = match destination.hold_offs.holding(&subject, now) {
             None => return self.try_send(now, destination, events).map(Action::Send),
             Some(hold_off) => {
-                self.held_until = end_of_hint(&hold_off.refusal);
+                self.held_until = Some(hold_off.until);
                 if self.last.is_none() {
                     self.last = Some(hold_off.refusal.clone());
                 }
@@ -130,13 +130,6 @@ pub(super) fn window_of(held: Held, received: Instant) -> Option<(Window, bool)>
         .filter(|lo| !lo.is_zero())?;
     let hi = lo.saturating_add(held.width);
     Some((Window { lo, hi, max: None }, held.hinted))
-}
-
-/// When D of a refusal is over, not cut by any cap (CLI-14).
-fn end_of_hint(refusal: &Refusal) -> Option<Instant> {
-    refusal
-        .received
-        .checked_add(refusal.overload.hint.delay_or_zero())
 }
 
 pub(super) fn emit_hold_offs(destination: &Destination, now: Instant, events: &mut impl Events) {
