@@ -1,6 +1,5 @@
 //! The client.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use holdoff_tower::carrier::Answered;
@@ -118,8 +117,8 @@ impl Client {
     pub async fn execute_with(&self, request: Request, mut options: CallOptions) -> Result<Response, Error> {
         options.deadline = options.deadline.or_else(|| request.timeout().copied());
         let mut parcel = self.parcel(request, Maker::Others);
-        let answered = pin!(self.layer().carry(&mut parcel, options)).await?;
-        Ok(handed_on(answered))
+        let options = Some(Box::new(options));
+        Ok(handed_on(self.layer().carry(&mut parcel, options).await?))
     }
 
     pub(crate) fn parcel(&self, request: Request, maker: Maker) -> Parcel<'_> {

@@ -5,6 +5,7 @@
 //! our own fields stand in it, since a table without fields costs nothing to copy.
 
 use std::borrow::Cow;
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -33,7 +34,7 @@ pub(crate) struct Parcel<'a> {
     transport: &'a Transport,
     maker: Maker,
     /// As the caller made it; without the body where that is a stream.
-    kept: Request,
+    kept: Box<Request>,
     replay: bool,
     /// The request to be sent next: at first the caller's own.
     next: Option<Request>,
@@ -56,7 +57,7 @@ impl<'a> Parcel<'a> {
         Self {
             transport,
             maker,
-            kept,
+            kept: Box::new(kept),
             replay,
             next: Some(request),
             begun: false,
@@ -121,6 +122,7 @@ fn at(url: &Url, (scheme, authority): (&str, &str)) -> Option<Url> {
 impl Carrier for Parcel<'_> {
     type Body = Answer;
     type Answer = Response;
+    type Error = reqwest::Error;
 
     /// reqwest is given what is left of the call's deadline as a limit of its own.
     const KEEPS_LIMIT: bool = true;
@@ -167,24 +169,27 @@ impl Carrier for Parcel<'_> {
         Some(next.headers_mut())
     }
 
-    async fn send(
+    fn send(&mut self) -> Option<impl Future<Output = reqwest::Result<Response>> + Send> {
+        Some(self.transport.client.execute(self.next.take()?))
+    }
+
+    fn leads_on(&self, answer: &Response) -> bool {
+        matches!(self.transport.redirects, Redirects::Ours { .. }) && crosses(answer).is_some()
+    }
+
+    async fn follow(
         &mut self,
+        answer: Response,
         limit: Option<Instant>,
         fields: &(dyn Fn(&mut HeaderMap) + Sync),
     ) -> Result<Response, BoxError> {
-        let client = &self.transport.client;
-        let request = self.next.take().ok_or("there is no request to send")?;
-        let response = client.execute(request).await?;
         let Redirects::Ours { max } = self.transport.redirects else {
-            return Ok(response);
+            return Ok(answer);
         };
-        let Some(next) = crosses(&response) else {
-            return Ok(response);
+        let Some((next, sent)) = crosses(&answer).zip(self.sent(fields)) else {
+            return Ok(answer);
         };
-        let Some(sent) = self.sent(fields) else {
-            return Ok(response);
-        };
-        let followed = follow(client, max, (sent, self.replay), response, next);
+        let followed = follow(&self.transport.client, max, (sent, self.replay), answer, next);
         let in_time = Box::pin(within(limit, followed)).await;
         in_time.ok_or("the time limit ran out during a redirect")?
     }

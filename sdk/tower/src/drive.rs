@@ -4,7 +4,6 @@
 //! get right is bookkeeping: a call that is dropped anywhere gives back what it holds, a connection is freed before
 //! a wait, a service is polled ready before it is called and not kept ready while nobody calls it.
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -20,61 +19,90 @@ use tracing::{Instrument, Span};
 use crate::body::ResponseBody;
 use crate::carrier::{Answered, Carrier, Readiness};
 use crate::clock;
+use crate::context::Watch;
 use crate::error::{BoxError, Error, Failure};
-use crate::options::CallReport;
+use crate::options::{CallOptions, CallReport};
 use crate::plan::Plan;
 use crate::reject::{self, Receipt};
 use crate::service::Shared;
 use crate::telemetry::{Buffer, Waits};
 
+/// A call that is settled and not yet sent.
+pub(crate) struct Begun {
+    span: Span,
+    watch: Watch,
+    plan: Plan,
+}
+
+impl Begun {
+    pub(crate) fn new<C: Carrier>(carrier: &C, options: Option<Box<CallOptions>>, shared: &Shared) -> Self {
+        Self {
+            span: call_span(carrier),
+            watch: Watch::begin(carrier.method(), carrier.headers(), options.as_deref()),
+            plan: Plan::new(carrier, options, &shared.defaults, shared.dialect.as_deref()),
+        }
+    }
+}
+
 /// Makes one call: sleeps and sends until the policy says that it is over.
 ///
-/// Almost every call is sent once and answered, so that way is laid out apart: what is large or rarely needed stays in
-/// [`go_on`], which is boxed. Otherwise each call would carry it along, and a big future costs more than everything it
-/// decides. The clock is read when the call begins, when an answer is there, and after a wait.
+/// Almost every call is sent once and answered, so that way is laid out apart, with nothing between the caller and the
+/// transport's own future but this one: futures in between are code and memory that the processor has to fetch, and that
+/// costs more than everything that is decided. What is large or rarely needed stays in [`go_on`], which is boxed. The
+/// clock is read when the call begins, when an answer is there, and after a wait.
 pub(crate) async fn drive<C: Carrier>(
     carrier: &mut C,
-    plan: &mut Plan,
+    begin: impl FnOnce(&C) -> Begun,
     shared: &Shared,
-    call_span: &Span,
 ) -> Result<Answered<C::Answer, C::Body>, Error> {
+    let mut begun = begin(carrier);
     let now = clock::now();
-    let mut call = Running::start(carrier, plan, shared, now);
-    let turn = match call.next_action(now) {
-        Action::Send(send) if carrier.is_ready() => {
-            let limit = call.limit(now);
-            let span = attempt_span(carrier, &send);
-            if span.is_disabled() {
-                let vocabulary = plan.vocabulary(carrier, &send, shared);
-                if !plan.begin(carrier, &send, shared) {
-                    return Err(spent());
-                }
-                let sent = pin!(sent(carrier, limit, plan, shared)).await;
-                let received = clock::now();
-                if let Sent::Answered(answer) = sent {
-                    match reject::at_a_glance(C::status(&answer), vocabulary) {
-                        Some(outcome @ (Outcome::Success | Outcome::Answered))
-                            if shared.dialect.is_none() =>
-                        {
-                            call.on_outcome(received, outcome);
-                            return Ok(call.deliver::<C>(answer, call_span));
-                        }
-                        _ => Turn::Came(Sent::Answered(answer), received, limit, vocabulary),
+    let mut call = Running::start(carrier, &begun.plan, shared, now);
+    let turn = match call.first(carrier, &mut begun, now) {
+        First::Begun(limit, vocabulary) => {
+            let Some(sending) = carrier.send() else {
+                return Err(spent());
+            };
+            let sent = match limit {
+                Some(_) if !C::KEEPS_LIMIT => Sent::of_limited(clock::within(limit, sending).await),
+                _ => Sent::of(sending.await),
+            };
+            let received = clock::now();
+            match sent {
+                Sent::Answered(answer) => match call.glance(carrier, &answer, vocabulary) {
+                    Some(outcome) => {
+                        call.on_outcome(received, outcome);
+                        begun.watch.end(Ok(C::status(&answer)));
+                        return Ok(call.deliver::<C>(answer, &begun.span));
                     }
-                } else {
-                    Turn::Came(sent, received, limit, vocabulary)
-                }
-            } else {
-                Turn::Send(send, Some(span))
+                    None => Turn::Came(Sent::Answered(answer), received, limit, vocabulary),
+                },
+                sent => Turn::Came(sent, received, limit, vocabulary),
             }
         }
-        action => Turn::Act(action),
+        First::Otherwise(turn) => turn,
     };
-    Box::pin(go_on(carrier, plan, call, (turn, now), call_span)).await
+    let Begun { span, watch, plan } = &mut begun;
+    let rest = go_on(carrier, plan, call, (turn, now), span);
+    let result = Box::pin(rest.instrument(span.clone())).await;
+    watch.end(match &result {
+        Ok(Answered::AsItCame(answer)) => Ok(C::status(answer)),
+        Ok(Answered::LookedInto(response)) => Ok(response.status()),
+        Err(error) => Err(error),
+    });
+    result
+}
+
+/// How a call begins.
+enum First<'a, C: Carrier> {
+    /// A request is made, to be sent with that limit to whoever speaks so.
+    Begun(Option<Instant>, &'a Vocabulary),
+    Otherwise(Turn<'a, C>),
 }
 
 /// What is to be done next.
 enum Turn<'a, C: Carrier> {
+    Ask,
     Act(Action),
     Send(Sending, Option<Span>),
     /// An attempt brought this then, with that limit, at whoever speaks so.
@@ -86,6 +114,19 @@ enum Sent<A> {
     Answered(A),
     Failed(BoxError),
     RanOut,
+}
+
+impl<A> Sent<A> {
+    fn of<E: Into<BoxError>>(result: Result<A, E>) -> Self {
+        match result {
+            Ok(answer) => Self::Answered(answer),
+            Err(error) => Self::Failed(error.into()),
+        }
+    }
+
+    fn of_limited<E: Into<BoxError>>(result: Result<Result<A, E>, clock::RanOut>) -> Self {
+        result.map_or(Self::RanOut, Self::of)
+    }
 }
 
 /// The call from anywhere to its end.
@@ -102,6 +143,10 @@ async fn go_on<C: Carrier>(
     loop {
         let limit = call.limit(now);
         let (received, outcome) = match turn {
+            Turn::Ask => {
+                turn = Turn::Act(call.next_action(now));
+                continue;
+            }
             Turn::Act(Action::Send(send)) => {
                 turn = Turn::Send(send, None);
                 continue;
@@ -139,8 +184,8 @@ async fn go_on<C: Carrier>(
                             return Err(spent());
                         }
                         let attempt = async {
-                            let sent = sent(carrier, limit, plan, shared).await;
-                            let came = (sent, clock::now());
+                            let came = sent(carrier, limit).await;
+                            let came = followed(carrier, came, limit, plan, shared).await;
                             look_into(carrier, came, limit, (shared, plan, vocabulary), &mut last).await
                         };
                         attempt.instrument(span).await
@@ -158,7 +203,7 @@ async fn go_on<C: Carrier>(
                 }
             }
             Turn::Came(sent, received, limit, vocabulary) => {
-                let came = (sent, received);
+                let came = followed(carrier, (sent, received), limit, plan, shared).await;
                 look_into(carrier, came, limit, (shared, plan, vocabulary), &mut last).await
             }
         };
@@ -170,23 +215,31 @@ async fn go_on<C: Carrier>(
     }
 }
 
-/// Waits for what was begun, within what is left of the call's deadline (CLI-28).
-async fn sent<C: Carrier>(
+/// Sends, and waits for what it brings within what is left of the call's deadline (CLI-28).
+async fn sent<C: Carrier>(carrier: &mut C, limit: Option<Instant>) -> (Sent<C::Answer>, Instant) {
+    let sent = match carrier.send() {
+        Some(sending) if C::KEEPS_LIMIT => Sent::of(sending.await),
+        Some(sending) => Sent::of_limited(clock::within(limit, sending).await),
+        None => Sent::Failed(spent().into()),
+    };
+    (sent, clock::now())
+}
+
+/// Goes where an answer leads on to, in a carrier that follows redirects by itself.
+async fn followed<C: Carrier>(
     carrier: &mut C,
+    (sent, received): (Sent<C::Answer>, Instant),
     limit: Option<Instant>,
     plan: &Plan,
     shared: &Shared,
-) -> Sent<C::Answer> {
-    let fields = |headers: &mut HeaderMap| plan.write(headers, shared);
-    let sent = pin!(carrier.send(limit, &fields));
-    let came = match limit {
-        Some(_) if !C::KEEPS_LIMIT => clock::within(limit, sent).await,
-        _ => Ok(sent.await),
-    };
-    match came {
-        Ok(Ok(answer)) => Sent::Answered(answer),
-        Ok(Err(error)) => Sent::Failed(error),
-        Err(clock::RanOut) => Sent::RanOut,
+) -> (Sent<C::Answer>, Instant) {
+    match sent {
+        Sent::Answered(answer) if carrier.leads_on(&answer) => {
+            let fields = |headers: &mut HeaderMap| plan.write(headers, shared);
+            let sent = Sent::of(carrier.follow(answer, limit, &fields).await);
+            (sent, clock::now())
+        }
+        sent => (sent, received),
     }
 }
 
@@ -295,6 +348,42 @@ impl<'a> Running<'a> {
             destination,
             shared,
             waits: Waits::default(),
+        }
+    }
+
+    /// Makes the first send's request where nothing is in its way and nobody listens: a span has to be entered first.
+    fn first<C: Carrier>(&mut self, carrier: &mut C, begun: &mut Begun, now: Instant) -> First<'a, C> {
+        if !begun.span.is_disabled() || !carrier.is_ready() {
+            return First::Otherwise(Turn::Ask);
+        }
+        let send = match self.next_action(now) {
+            Action::Send(send) => send,
+            action => return First::Otherwise(Turn::Act(action)),
+        };
+        let span = attempt_span(carrier, &send);
+        if !span.is_disabled() {
+            return First::Otherwise(Turn::Send(send, Some(span)));
+        }
+        let vocabulary = begun.plan.vocabulary(carrier, &send, self.shared);
+        // Where there is no request, there is none to send either.
+        let _ = begun.plan.begin(carrier, &send, self.shared);
+        First::Begun(self.limit(now), vocabulary)
+    }
+
+    /// What an answer means that says all with its status, and is not to be followed anywhere.
+    fn glance<C: Carrier>(
+        &self,
+        carrier: &C,
+        answer: &C::Answer,
+        vocabulary: &Vocabulary,
+    ) -> Option<Outcome> {
+        if self.shared.dialect.is_some() {
+            return None;
+        }
+        match reject::at_a_glance(C::status(answer), vocabulary)? {
+            Outcome::Success => Some(Outcome::Success),
+            Outcome::Answered if !carrier.leads_on(answer) => Some(Outcome::Answered),
+            _ => None,
         }
     }
 
@@ -419,7 +508,7 @@ fn attempt_span<C: Carrier>(carrier: &C, send: &Sending) -> Span {
 }
 
 /// The span of a call over all its attempts and waits.
-pub(crate) fn call_span<C: Carrier>(carrier: &C) -> Span {
+fn call_span<C: Carrier>(carrier: &C) -> Span {
     tracing::debug_span!(
         "holdoff.call",
         http.request.method = carrier.method().as_str(),

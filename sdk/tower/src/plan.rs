@@ -90,10 +90,11 @@ struct Service {
 impl Plan {
     pub(crate) fn new<C: Carrier>(
         carrier: &C,
-        options: CallOptions,
+        options: Option<Box<CallOptions>>,
         defaults: &Defaults,
         dialect: Option<&dyn Dialect>,
     ) -> Self {
+        let options = options.map_or_else(CallOptions::default, |options| *options);
         let headers = carrier.headers();
         let said = match dialect {
             _ if headers.is_empty() => RequestFields::default(),
