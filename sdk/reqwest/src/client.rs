@@ -121,6 +121,7 @@ impl Client {
         Ok(handed_on(self.layer().carry(&mut parcel, options).await?))
     }
 
+    #[inline(always)]
     pub(crate) fn parcel(&self, request: Request, maker: Maker) -> Parcel<'_> {
         Parcel::new(&self.shared.transport, request, maker)
     }

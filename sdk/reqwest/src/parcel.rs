@@ -45,19 +45,14 @@ pub(crate) struct Parcel<'a> {
 }
 
 impl<'a> Parcel<'a> {
+    /// Inlined, so that the request is not moved from place to place.
+    #[inline(always)]
     pub(crate) fn new(transport: &'a Transport, mut request: Request, maker: Maker) -> Self {
-        let mut replay = true;
-        let kept = copy(&request, maker).unwrap_or_else(|| {
-            replay = false;
-            let stream = request.body_mut().take();
-            let without = copy(&request, maker).unwrap_or_else(|| bare(&request));
-            *request.body_mut() = stream;
-            without
-        });
+        let (kept, replay) = keep(&mut request, maker);
         Self {
             transport,
             maker,
-            kept: Box::new(kept),
+            kept,
             replay,
             next: Some(request),
             begun: false,
@@ -82,6 +77,20 @@ impl<'a> Parcel<'a> {
     }
 }
 
+/// What is kept of a request, and whether that is all of it.
+fn keep(request: &mut Request, maker: Maker) -> (Box<Request>, bool) {
+    if maker == Maker::Builder && request.body().is_none() {
+        return (Box::new(bare(request)), true);
+    }
+    if let Some(copy) = copy(request, maker) {
+        return (Box::new(copy), true);
+    }
+    let stream = request.body_mut().take();
+    let without = copy(request, maker).unwrap_or_else(|| bare(request));
+    *request.body_mut() = stream;
+    (Box::new(without), false)
+}
+
 /// Up to so many bytes a body is copied: reqwest can share it, but does so only together with a table of settings, which
 /// costs more than copying these.
 const SHORT_BODY: usize = 4096;
@@ -104,6 +113,7 @@ fn copy(request: &Request, maker: Maker) -> Option<Request> {
 }
 
 /// The same request without its body and without reqwest's settings.
+#[inline]
 fn bare(request: &Request) -> Request {
     let mut copy = Request::new(request.method().clone(), request.url().clone());
     *copy.version_mut() = request.version();
