@@ -4,7 +4,10 @@
 //! get right is bookkeeping: a call that is dropped anywhere gives back what it holds, a connection is freed before
 //! a wait, a service is polled ready before it is called and not kept ready while nobody calls it.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -83,14 +86,39 @@ pub(crate) async fn drive<C: Carrier>(
         First::Otherwise(turn) => turn,
     };
     let Begun { span, watch, plan } = &mut begun;
-    let rest = go_on(carrier, plan, call, (turn, now), span);
-    let result = Box::pin(rest.instrument(span.clone())).await;
+    let result = apart(carrier, plan, call, (turn, now), span).await;
     watch.end(match &result {
         Ok(Answered::AsItCame(answer)) => Ok(C::status(answer)),
         Ok(Answered::LookedInto(response)) => Ok(response.status()),
         Err(error) => Err(error),
     });
     result
+}
+
+/// [`go_on`] in its span and in a box, made and polled out of line: inlined, it would give every call its frame, and all
+/// that the transport does would happen on a part of the stack that nothing else has touched.
+#[cold]
+#[inline(never)]
+fn apart<'a, C: Carrier>(
+    carrier: &'a mut C,
+    plan: &'a mut Plan,
+    call: Running<'a>,
+    turn: (Turn<'a, C>, Instant),
+    span: &'a Span,
+) -> Apart<impl Future<Output = Result<Answered<C::Answer, C::Body>, Error>>> {
+    let rest = go_on(carrier, plan, call, turn, span);
+    Apart(Box::pin(rest.instrument(span.clone())))
+}
+
+struct Apart<F>(Pin<Box<F>>);
+
+impl<F: Future> Future for Apart<F> {
+    type Output = F::Output;
+
+    #[inline(never)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.0.as_mut().poll(context)
+    }
 }
 
 /// How a call begins.
