@@ -146,11 +146,12 @@ impl Default for Client {
 pub(crate) fn handed_on(answered: Answered<Response, Answer>) -> Response {
     match answered {
         Answered::AsItCame(response) => response,
-        Answered::LookedInto(response) => into_reqwest(response),
+        Answered::LookedInto(response) => into_reqwest(*response),
     }
 }
 
-/// reqwest's own response again: the one that came where nothing was read of its body, as of almost every answer.
+/// reqwest's own response again: the one that came where nothing was read of its body.
+#[cold]
 fn into_reqwest(response: http::Response<ResponseBody<Answer>>) -> Response {
     let (parts, body) = response.into_parts();
     let body = match body.into_inner() {

@@ -97,8 +97,8 @@ pub trait Carrier {
 pub enum Answered<A, B: Body> {
     /// As the transport handed it over.
     AsItCame(A),
-    /// It had to be looked into; what was read of it is put back.
-    LookedInto(Response<ResponseBody<B>>),
+    /// It had to be looked into; what was read of it is put back. Boxed, since most are not.
+    LookedInto(Box<Response<ResponseBody<B>>>),
 }
 
 /// Whether an attempt can be sent.

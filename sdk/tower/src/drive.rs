@@ -447,7 +447,7 @@ impl<'a> Running<'a> {
             }
             Last::Opened(mut response) => {
                 response.extensions_mut().insert(CallReport { attempts, waited });
-                Ok(Answered::LookedInto(*response))
+                Ok(Answered::LookedInto(response))
             }
             Last::Failed(failure, error) => {
                 // The policy took it for an answer, since it is not tried again; here it is known for a failure.

@@ -147,7 +147,7 @@ impl<S> OverloadService<S> {
             let mut carrier = carrier;
             Ok(match drive(&mut carrier, |_| begun, &shared).await? {
                 Answered::AsItCame(response) => response.map(ResponseBody::from),
-                Answered::LookedInto(response) => response,
+                Answered::LookedInto(response) => *response,
             })
         })
     }
