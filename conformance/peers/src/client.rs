@@ -49,6 +49,11 @@ pub trait Flavour: Send + Sync + 'static {
     /// The client's counts.
     fn counters(&self, client: &Self::Client) -> CounterSnapshot;
 
+    /// Whether a call that is cancelled ends; it goes on in one mutant.
+    fn cancels(&self) -> bool {
+        true
+    }
+
     /// A last look at a result before it is sent; mutants lie here.
     fn finish(&self, result: &mut Value) {
         let _ = result;
@@ -95,7 +100,7 @@ impl<F: Flavour> ClientAdapter<F> {
         let call = self.flavour.call(client, command, &progress);
         let done = tokio::select! {
             done = call => Some(done),
-            () = token.cancelled() => None,
+            () = token.cancelled(), if self.flavour.cancels() => None,
         };
         let elapsed = clock::now() - started;
         lock(&self.calls).remove(&id);
@@ -130,7 +135,7 @@ impl<F: Flavour> ClientAdapter<F> {
             .iter()
             .map(|(why, count)| (why.as_str().to_owned(), json!(count)))
             .collect();
-        Ok(json!({"result": {
+        let mut result = json!({
             "attempts_total": counts.attempts_total,
             "waits_total": counts.waits_total,
             "retries_total": counts.retries_total,
@@ -138,7 +143,9 @@ impl<F: Flavour> ClientAdapter<F> {
             "hints_honoured_total": counts.hints_honoured_total,
             "hints_malformed_total": counts.hints_malformed_total,
             "gave_up": gave_up,
-        }}))
+        });
+        self.flavour.finish(&mut result);
+        Ok(json!({"result": result}))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use clap::{Parser, ValueEnum};
 use holdoff_conformance::cli::{self, Cli};
+use holdoff_conformance::peers::Peers;
 use holdoff_peers::mutant::client::ClientMutant;
 use holdoff_peers::mutant::grpc::{GrpcClientMutant, GrpcServerMutant};
 use holdoff_peers::mutant::relay::RelayMutant;
@@ -103,6 +104,48 @@ async fn every_broken_grpc_server_is_caught_by_a_case_of_the_rule_it_breaks() {
     let survivors = survivors("server", program, GrpcServerMutant::breaks).await;
     assert!(survivors.is_empty(), "not caught: {survivors:#?}");
     assert!(GrpcServerMutant::value_variants().len() >= 5);
+}
+
+/// `self` and the traceability page know the mutants from peers.toml: it holds every one of them, and no other.
+#[test]
+fn the_list_of_mutants_is_the_one_of_the_programs() {
+    let mut wrong = Vec::new();
+    let listed = Peers::load_embedded().unwrap().mutants;
+    let mut have: Vec<(&str, String, &str)> = Vec::new();
+    collect("client-tower", ClientMutant::breaks, &mut have);
+    collect("server", ServerMutant::breaks, &mut have);
+    collect("relay-axum", RelayMutant::breaks, &mut have);
+    collect("client-tonic", GrpcClientMutant::breaks, &mut have);
+    collect("server-tonic", GrpcServerMutant::breaks, &mut have);
+    for (program, name, breaks) in &have {
+        let there = listed
+            .iter()
+            .any(|it| it.program == *program && it.name == *name && it.breaks[0] == *breaks);
+        if !there {
+            wrong.push(format!("{program} {name} (breaks {breaks}) is not in peers.toml"));
+        }
+    }
+    for it in &listed {
+        let known = have
+            .iter()
+            .any(|(program, name, _)| it.program == *program && it.name == *name);
+        if !known {
+            wrong.push(format!("{} {} is in peers.toml alone", it.program, it.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(have.len() >= 20);
+}
+
+fn collect<M: ValueEnum + Copy>(
+    program: &'static str,
+    breaks: fn(M) -> &'static str,
+    into: &mut Vec<(&'static str, String, &'static str)>,
+) {
+    for mutant in M::value_variants() {
+        let name = mutant.to_possible_value().unwrap().get_name().to_owned();
+        into.push((program, name, breaks(*mutant)));
+    }
 }
 
 /// Every mutant, or one in four with `HOLDOFF_MUTANTS=some`: the smoke of CI, since all of them take minutes.

@@ -36,6 +36,8 @@ pub const HELLO_LIMIT: Duration = Duration::from_secs(300);
 pub const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 /// How often a program that broke is started again in one run.
 pub const MAX_RESTARTS: u32 = 8;
+/// How long the end of a dead program's stderr is waited for.
+const LAST_WORDS_LIMIT: Duration = Duration::from_millis(500);
 /// How long a program may take to go away after `stop`.
 pub const STOP_LIMIT: Duration = Duration::from_secs(3);
 
@@ -81,7 +83,7 @@ pub struct Hello {
 }
 
 /// Name and version of a program under test.
-#[derive(Debug, Clone, Default, Deserialize, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub struct Implementation {
     /// Its name.
     pub name: String,
@@ -102,7 +104,7 @@ struct State {
     stderr: Vec<u8>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
     Closed,
     Broke(String),
@@ -154,8 +156,8 @@ impl Adapter {
         let stdout = child.stdout.take().ok_or_else(gone)?;
         let stderr = child.stderr.take().ok_or_else(gone)?;
         let state = Arc::new(Mutex::new(State::default()));
-        tokio::spawn(read_replies(stdout, Arc::clone(&state)));
-        tokio::spawn(keep_tail(stderr, Arc::clone(&state)));
+        let words = tokio::spawn(keep_tail(stderr, Arc::clone(&state)));
+        tokio::spawn(read_replies(stdout, words, Arc::clone(&state)));
         let mut adapter = Self {
             hello: Hello {
                 protocol: 0,
@@ -378,7 +380,11 @@ fn end(state: &Mutex<State>, why: End) {
     state.pending.clear(); // drops the senders: whoever waits learns it at once
 }
 
-async fn read_replies(stdout: ChildStdout, state: Arc<Mutex<State>>) {
+async fn read_replies(
+    stdout: ChildStdout,
+    last_words: tokio::task::JoinHandle<()>,
+    state: Arc<Mutex<State>>,
+) {
     let mut reader = BufReader::new(stdout);
     let mut line = Vec::new();
     let why = loop {
@@ -392,6 +398,11 @@ async fn read_replies(stdout: ChildStdout, state: Arc<Mutex<State>>) {
             Err(what) => break End::Broke(what),
         }
     };
+    if why == End::Closed {
+        // A program that dies closes both at once, and its last words are read by another task: they belong to the story.
+        // Something that it left behind may hold its stderr open, so the wait has a limit.
+        let _ = tokio::time::timeout(LAST_WORDS_LIMIT, last_words).await;
+    }
     end(&state, why);
 }
 

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::client_drive::ClientCase;
 use crate::grpc_drive;
 use crate::grpc_drive::spec::{GrpcClientCase, GrpcServerCase};
+use crate::pair_drive::PairCase;
 use crate::relay_drive::RelayCase;
 use crate::requirement::{Requirements, RequirementsError};
 use crate::server_drive::ServerCase;
@@ -49,7 +50,7 @@ pub enum Level {
 }
 
 /// Which side is judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The program under test calls; the runner answers.
@@ -58,6 +59,8 @@ pub enum Role {
     Server,
     /// The program under test calls while it answers; the runner is at both ends.
     Relay,
+    /// A client and a server under test meet; the runner is a witness between them.
+    Both,
 }
 
 impl Role {
@@ -67,6 +70,7 @@ impl Role {
             Role::Client => "client",
             Role::Server => "server",
             Role::Relay => "relay",
+            Role::Both => "both",
         }
     }
 }
@@ -80,6 +84,8 @@ pub enum Body {
     Server(Box<ServerCase>),
     /// See [`RelayCase`].
     Relay(Box<RelayCase>),
+    /// See [`PairCase`].
+    Pair(Box<PairCase>),
     /// See [`GrpcClientCase`].
     GrpcClient(Box<GrpcClientCase>),
     /// See [`GrpcServerCase`].
@@ -120,6 +126,7 @@ impl Case {
             Body::Client(_) | Body::GrpcClient(_) => Role::Client,
             Body::Server(_) | Body::GrpcServer(_) => Role::Server,
             Body::Relay(_) => Role::Relay,
+            Body::Pair(_) => Role::Both,
         }
     }
 }
@@ -149,6 +156,8 @@ struct RawCase {
     server: Option<Box<ServerCase>>,
     #[serde(default)]
     relay: Option<Box<RelayCase>>,
+    #[serde(default)]
+    pair: Option<Box<PairCase>>,
     #[serde(default)]
     grpc_client: Option<Box<GrpcClientCase>>,
     #[serde(default)]
@@ -320,38 +329,14 @@ fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, 
         ));
     }
     let mut needs = raw.needs;
-    let body = match (
+    let body = one_body(
         raw.client,
         raw.server,
         raw.relay,
+        raw.pair,
         raw.grpc_client,
         raw.grpc_server,
-    ) {
-        (Some(client), None, None, None, None) => {
-            client.validate()?;
-            Body::Client(client)
-        }
-        (None, Some(server), None, None, None) => {
-            server.validate()?;
-            Body::Server(server)
-        }
-        (None, None, Some(relay), None, None) => {
-            relay.validate()?;
-            Body::Relay(relay)
-        }
-        (None, None, None, Some(client), None) => {
-            client.validate()?;
-            Body::GrpcClient(client)
-        }
-        (None, None, None, None, Some(server)) => {
-            server.validate()?;
-            Body::GrpcServer(server)
-        }
-        _ => {
-            let names = "`client`, `server`, `relay`, `grpc_client` and `grpc_server`";
-            return Err(format!("exactly one of {names} must be there"));
-        }
-    };
+    )?;
     // A program that does not speak gRPC is not judged by what it says over it.
     if matches!(body, Body::GrpcClient(_) | Body::GrpcServer(_)) {
         needs.push(grpc_drive::CAPABILITY.to_owned());
@@ -371,8 +356,41 @@ fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, 
     })
 }
 
+/// The one body that a case has, checked.
+fn one_body(
+    client: Option<Box<ClientCase>>,
+    server: Option<Box<ServerCase>>,
+    relay: Option<Box<RelayCase>>,
+    pair: Option<Box<PairCase>>,
+    grpc_client: Option<Box<GrpcClientCase>>,
+    grpc_server: Option<Box<GrpcServerCase>>,
+) -> Result<Body, String> {
+    let bodies = [
+        client.map(Body::Client),
+        server.map(Body::Server),
+        relay.map(Body::Relay),
+        pair.map(Body::Pair),
+        grpc_client.map(Body::GrpcClient),
+        grpc_server.map(Body::GrpcServer),
+    ];
+    let mut there = bodies.into_iter().flatten();
+    let (Some(body), None) = (there.next(), there.next()) else {
+        let names = "`client`, `server`, `relay`, `pair`, `grpc_client` and `grpc_server`";
+        return Err(format!("exactly one of {names} must be there"));
+    };
+    match &body {
+        Body::Client(body) => body.validate()?,
+        Body::Server(body) => body.validate()?,
+        Body::Relay(body) => body.validate()?,
+        Body::Pair(body) => body.validate()?,
+        Body::GrpcClient(body) => body.validate()?,
+        Body::GrpcServer(body) => body.validate()?,
+    }
+    Ok(body)
+}
+
 /// An inclusive range, written as one number or as `[lo, hi]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawRange")]
 pub struct Range {
     /// The least value that is in it.

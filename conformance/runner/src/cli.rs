@@ -4,25 +4,33 @@
 //! is broken, an adapter that does not start), 3 nothing was verified.
 
 mod check;
+mod conduct;
+mod itself;
+mod list;
+mod progress;
+mod publish;
+mod rejudge;
+mod table;
+mod trace;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
-use crate::adapter::{AdapterCommand, AdapterPool, Implementation};
+use crate::adapter::{self, AdapterCommand, AdapterPool};
 use crate::case::{self, CaseSet, Role};
-use crate::report::{CaseReport, Conclusion, RunReport};
+use crate::report::Conclusion;
 use crate::requirement::Requirement;
-use crate::run::{self, Profile, RunContext, Selection, Target};
+use crate::run::{self, Target};
+use crate::select::{Profile, Shard};
 use crate::server_drive::ServerTarget;
 use crate::survey::{self, SurveyArgs};
-use crate::vector::Vectors;
-use crate::{adapter, clock, render, report, slack};
+use conduct::{Told, conduct};
+use publish::{Outputs, publish};
 
 const ABOUT: &str =
     "Judges any client or server against the overload contract, from outside, in any language";
@@ -72,6 +80,24 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Put a client before a server and judge what goes between them
+    #[command(after_help = EXIT_CODES, group = ArgGroup::new("before").required(true).args(["server", "url"]))]
+    Both {
+        /// The client: a program that speaks the adapter protocol, with its arguments
+        #[arg(long, value_name = "CMD", value_parser = check::adapter)]
+        client: String,
+        /// The server: a program that speaks the adapter protocol, with its arguments
+        #[arg(long, value_name = "CMD", value_parser = check::adapter)]
+        server: Option<String>,
+        /// The server: the base URL of a running one, for ordinary traffic only
+        #[arg(long, value_parser = check::url)]
+        url: Option<Url>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show that the suite sees: our own peers conform, and every deliberately broken one is caught
+    #[command(name = "self")]
+    Itself(itself::Options),
     /// Judge only how a client reads responses: every hint vector through the adapter's `parse`
     #[command(after_help = EXIT_CODES)]
     Vectors {
@@ -81,6 +107,29 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Judge recorded wire logs of client cases again, without the program
+    Rejudge {
+        /// Files that `--record` wrote
+        #[arg(required = true, value_name = "FILE")]
+        records: Vec<PathBuf>,
+        /// Cases from this directory instead of the built-in ones
+        #[arg(long, value_name = "DIR")]
+        cases: Option<PathBuf>,
+    },
+    /// Lay several reports beside each other: who honours what, with measured delays
+    Table {
+        /// Reports that `--report` wrote
+        #[arg(required = true, value_name = "REPORT")]
+        reports: Vec<PathBuf>,
+        /// Write one self-contained HTML file
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+        /// Write Markdown; standard output where neither is given
+        #[arg(long, value_name = "FILE")]
+        markdown: Option<PathBuf>,
+    },
+    /// Print the traceability page: which case shows which requirement, and what the case has caught
+    Trace,
     /// Measure what clients do with a hint, side by side and without a verdict
     Survey(Box<SurveyArgs>),
     /// List the cases and the requirements that they speak for
@@ -104,9 +153,17 @@ struct Common {
     /// Only cases that speak for this profile
     #[arg(long)]
     profile: Option<Profile>,
-    /// Write the report as JSON to this file as well
+    /// Only the i-th of n parts of the selected cases, for several machines: i/n
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// What is known not to hold, with reason and expiry date (TOML)
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    baseline: Option<PathBuf>,
+    /// Write the wire log of every case as JSON lines into this directory
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
     /// What goes to standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -149,7 +206,34 @@ pub async fn main(cli: Cli) -> ExitCode {
 
 async fn dispatch(command: Command) -> anyhow::Result<u8> {
     match command {
-        Command::List { json, cases } => list(json, &load(cases.as_ref())?),
+        Command::List { json, cases } => list::main(json, &load(cases.as_ref())?),
+        Command::Itself(options) => itself::main(&options).await,
+        Command::Both {
+            client,
+            server,
+            url,
+            common,
+        } => {
+            let server = match (server, url) {
+                (Some(server), _) => At::Adapter(server),
+                (None, Some(url)) => {
+                    check::listens("--url", &url).await?;
+                    At::Url {
+                        url,
+                        metrics_url: None,
+                    }
+                }
+                (None, None) => return Err(anyhow!("one of --server and --url is needed")),
+            };
+            judge(Judged::pair(client, server, &common)?, common).await
+        }
+        Command::Trace => trace::main(),
+        Command::Rejudge { records, cases } => rejudge::main(&records, &load(cases.as_ref())?),
+        Command::Table {
+            reports,
+            html,
+            markdown,
+        } => table::main(&reports, html.as_deref(), markdown.as_deref()),
         Command::Survey(args) => survey::survey(*args).await,
         Command::Client { adapter, common } => {
             judge(Judged::of("client", At::Adapter(adapter), &common)?, common).await
@@ -210,6 +294,31 @@ struct Judged {
     options: Vec<(&'static str, String)>,
 }
 
+impl Common {
+    /// What a run has that was told nothing.
+    fn plain() -> Self {
+        Self {
+            filter: Vec::new(),
+            profile: None,
+            shard: None,
+            baseline: None,
+            record: None,
+            outputs: Outputs::default(),
+            format: Format::Text,
+            seed: None,
+            fail_fast: false,
+            start_limit: adapter::HELLO_LIMIT.as_secs(),
+            jobs: 4,
+            cases: None,
+        }
+    }
+}
+
+fn pool(line: &str, role: Role, common: &Common) -> anyhow::Result<AdapterPool> {
+    let limit = Duration::from_secs(common.start_limit);
+    Ok(AdapterPool::new(AdapterCommand::parse(line)?, role).with_hello_limit(limit))
+}
+
 impl Judged {
     /// The mode says which role is judged, `at` where it is.
     fn of(mode: &'static str, at: At, common: &Common) -> anyhow::Result<Self> {
@@ -220,27 +329,43 @@ impl Judged {
                 .filter_map(|(option, url)| Some((option, url?.to_string())))
                 .collect(),
         };
-        let target = match at {
-            At::Url { url, metrics_url } => Target::Server(ServerTarget::Url { url, metrics_url }),
-            At::Adapter(line) => {
-                let limit = Duration::from_secs(common.start_limit);
-                let command = AdapterCommand::parse(&line)?;
-                let pool = |role| AdapterPool::new(command, role).with_hello_limit(limit);
-                match mode {
-                    "server" => Target::Server(ServerTarget::Adapter(pool(Role::Server))),
-                    "relay" => Target::Relay(pool(Role::Relay)),
-                    _ => Target::Client(pool(Role::Client)),
-                }
+        let target = match (mode, at) {
+            (_, At::Url { url, metrics_url }) => Target::Server(ServerTarget::Url { url, metrics_url }),
+            ("server", At::Adapter(line)) => {
+                Target::Server(ServerTarget::Adapter(pool(&line, Role::Server, common)?))
             }
+            ("relay", At::Adapter(line)) => Target::Relay(pool(&line, Role::Relay, common)?),
+            (_, At::Adapter(line)) => Target::Client(pool(&line, Role::Client, common)?),
         };
+        let named = options.first().map(|(_, value)| value.clone());
         Ok(Self {
             mode,
             target,
-            named: options
-                .first()
-                .map(|(_, value)| value.clone())
-                .unwrap_or_default(),
+            named: named.unwrap_or_default(),
             options,
+        })
+    }
+
+    /// A client before a server.
+    fn pair(client: String, server: At, common: &Common) -> anyhow::Result<Self> {
+        let (option, named, server) = match server {
+            At::Adapter(line) => {
+                let pool = pool(&line, Role::Server, common)?;
+                ("--server", line, ServerTarget::Adapter(pool))
+            }
+            At::Url { url, metrics_url } => {
+                ("--url", url.to_string(), ServerTarget::Url { url, metrics_url })
+            }
+        };
+        let target = Target::Both {
+            client: pool(&client, Role::Client, common)?,
+            server,
+        };
+        Ok(Self {
+            mode: "both",
+            target,
+            named: format!("{client} before {named}"),
+            options: vec![("--client", client), (option, named)],
         })
     }
 
@@ -254,45 +379,21 @@ impl Judged {
         line
     }
 
-    /// Whether the selection takes any case or vector of this mode.
-    fn has(&self, set: &CaseSet, vectors: &Vectors, selection: &Selection) -> bool {
-        let takes = |id: &str, speaks_for: &[String]| selection.takes(id, speaks_for, &set.requirements);
-        let case = |case: &case::Case| case.role().word() == self.mode && takes(&case.id, &case.requirements);
-        let vector = |vector: &crate::vector::Vector| takes(&format!("vector/{}", vector.id), &vector.req);
-        let with_vectors = matches!(self.mode, "client" | "vectors");
-        set.cases.iter().any(case) || (with_vectors && vectors.vectors.iter().any(vector))
-    }
-
     fn belongs(&self, requirement: &Requirement, profile: Option<Profile>) -> bool {
         match (profile, &self.target) {
             (Some(profile), _) => profile.holds(requirement),
             (None, Target::Client(_)) => matches!(requirement.role.as_str(), "client" | "both"),
             (None, Target::Server(_)) => matches!(requirement.role.as_str(), "server" | "both"),
             (None, Target::Relay(_)) => requirement.role == "relay",
+            // Between two programs only what a case speaks for is looked at.
+            (None, Target::Both { .. }) => false,
         }
     }
 }
 
 async fn judge(judged: Judged, common: Common) -> anyhow::Result<u8> {
-    if let Some(profile) = common.profile {
-        let mode = if judged.mode == "vectors" {
-            "client"
-        } else {
-            judged.mode
-        };
-        anyhow::ensure!(
-            profile.mode() == mode,
-            "--profile {profile:?} is judged by `{}`, not by `{}`",
-            profile.mode(),
-            judged.mode
-        );
-    }
-    let set = load(common.cases.as_ref())?;
-    let vectors = Vectors::load_embedded(&set.requirements).map_err(|error| anyhow!(error))?;
-    if let Some(path) = &common.report {
-        check::writable("--report", path)?;
-    }
-    if let Some(filter) = misspelt(&judged, &common, &set, &vectors) {
+    common.outputs.writable()?;
+    if let Some(filter) = conduct::misspelt(&judged, &common)? {
         let mode = judged.mode;
         let why = format!(
             "no case of `{mode}` has this in its id or speaks for it; `holdoff-conformance list` names all"
@@ -303,164 +404,9 @@ async fn judge(judged: Judged, common: Common) -> anyhow::Result<u8> {
         );
         return Ok(Conclusion::NothingVerified.exit_code());
     }
-    let seed = common.seed.unwrap_or_else(clock::fresh_seed);
-    let started = clock::now();
-    let slack = slack::calibrate().await.context("loopback cannot be used")?;
-    let context = RunContext::new(seed, slack);
-    let known = |filter: &&String| {
-        let vector = filter.strip_prefix("vector/");
-        set.cases.iter().any(|case| &case.id == *filter)
-            || vectors
-                .vectors
-                .iter()
-                .any(|known| vector == Some(known.id.as_str()))
-    };
-    let selection = Selection {
-        filters: common.filter.clone(),
-        exact: common.filter.iter().filter(known).cloned().collect(),
-        profile: common.profile,
-        fail_fast: common.fail_fast,
-        jobs: usize::from(common.jobs),
-        invocation: judged.invocation(),
-    };
-    let implementation = match &judged.target {
-        Target::Client(pool) | Target::Relay(pool) | Target::Server(ServerTarget::Adapter(pool)) => {
-            Some(pool.get().await?.hello().implementation.clone())
-        }
-        Target::Server(ServerTarget::Url { .. }) => None,
-    };
-    let done = |case: &CaseReport| {
-        let text = render::case(case, &set.requirements);
-        match common.format {
-            Format::Text => say(&mut std::io::stdout(), &text),
-            Format::Json => say(&mut std::io::stderr(), &text),
-        }
-    };
-    let mut reports = Vec::new();
-    if let (Target::Client(pool), "client" | "vectors") = (&judged.target, judged.mode) {
-        reports = run::run_vectors(&vectors, &set.requirements, pool, &selection, done).await;
-    }
-    let stop = selection.fail_fast && reports.iter().any(run::failed);
-    if judged.mode != "vectors" && !stop {
-        reports.extend(run::run_cases(&set, &judged.target, &context, &selection, done).await);
-    }
-    judged.target.stop().await;
-    let elapsed_ms = run::millis(clock::now().saturating_duration_since(started));
-    let report = assemble(
-        &judged,
-        &common,
-        &set,
-        &context,
-        reports,
-        implementation,
-        elapsed_ms,
-    );
-    publish(&report, &common)?;
+    let report = conduct(&judged, &common, Told::Each).await?;
+    publish(&report, &common.outputs, common.format)?;
     Ok(report.conclusion.exit_code())
-}
-
-/// The first filter that no case of the mode matches. A run without what it asks for would say less than it seems to.
-fn misspelt<'a>(judged: &Judged, common: &'a Common, set: &CaseSet, vectors: &Vectors) -> Option<&'a String> {
-    common.filter.iter().find(|filter| {
-        let alone = Selection {
-            filters: vec![(*filter).clone()],
-            ..Selection::default()
-        };
-        !judged.has(set, vectors, &alone)
-    })
-}
-
-fn assemble(
-    judged: &Judged,
-    common: &Common,
-    set: &CaseSet,
-    context: &RunContext,
-    cases: Vec<CaseReport>,
-    implementation: Option<Implementation>,
-    elapsed_ms: u64,
-) -> RunReport {
-    let mut summary = BTreeMap::new();
-    for case in &cases {
-        *summary.entry(case.verdict.word()).or_insert(0) += 1;
-    }
-    RunReport {
-        schema: report::SCHEMA,
-        contract_version: 1,
-        runner: env!("CARGO_PKG_VERSION"),
-        mode: judged.mode,
-        target: judged.named.clone(),
-        implementation,
-        profile: common
-            .profile
-            .and_then(|p| p.to_possible_value())
-            .map(|p| p.get_name().to_owned()),
-        filters: common.filter.clone(),
-        seed: context.seed,
-        slack_ms: context.slack_ms(),
-        elapsed_ms,
-        summary,
-        conclusion: run::conclude(&cases),
-        requirements: run::by_requirement(&set.requirements, &cases, |r| judged.belongs(r, common.profile)),
-        cases,
-    }
-}
-
-fn publish(report: &RunReport, common: &Common) -> anyhow::Result<()> {
-    let json = serde_json::to_string_pretty(report).context("the report cannot be written as JSON")?;
-    if let Some(path) = &common.report {
-        std::fs::write(path, &json).with_context(|| format!("--report {}", path.display()))?;
-    }
-    match common.format {
-        Format::Text => say(&mut std::io::stdout(), &render::summary(report)),
-        Format::Json => say(&mut std::io::stdout(), &format!("{json}\n")),
-    }
-    Ok(())
-}
-
-fn list(json: bool, set: &CaseSet) -> anyhow::Result<u8> {
-    let vectors = Vectors::load_embedded(&set.requirements).map_err(|error| anyhow!(error))?;
-    let mut rows: Vec<serde_json::Value> = Vec::new();
-    for case in &set.cases {
-        rows.push(serde_json::json!({
-            "id": case.id, "role": case.role(), "level": case.level, "title": case.title,
-            "requirements": case.requirements, "needs": case.needs, "source": case.source,
-            "excluded": case.excluded, "timing": case.timing,
-        }));
-    }
-    for vector in &vectors.vectors {
-        rows.push(serde_json::json!({
-            "id": format!("vector/{}", vector.id), "role": "client", "level": vector.level(&set.requirements),
-            "title": format!("The response {} is read as the contract says.", vector.id),
-            "requirements": vector.req,
-        }));
-    }
-    let mut out = String::new();
-    if json {
-        out = serde_json::to_string_pretty(
-            &serde_json::json!({"schema": "overload-case-list/1", "cases": rows}),
-        )?;
-        out.push('\n');
-    } else {
-        for row in &rows {
-            let requirements: Vec<&str> = row["requirements"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|r| r.as_str())
-                .collect();
-            let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
-            out.push_str(&format!(
-                "{:<7} {:<44} {:<24} {}\n",
-                text("role"),
-                text("id"),
-                requirements.join(" "),
-                text("title")
-            ));
-        }
-        out.push_str(&format!("{} cases\n", rows.len()));
-    }
-    say(&mut std::io::stdout(), &out);
-    Ok(0)
 }
 
 /// Writes text. A reader that has gone away (`| head`) is no reason to fail.

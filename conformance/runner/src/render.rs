@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{CaseReport, Conclusion, RunReport};
-use crate::requirement::Requirements;
-use crate::verdict::Verdict;
+use crate::report::{CaseReport, RequirementLine, RequirementState, RunReport};
+use crate::requirement::{Requirement, Requirements};
+use crate::verdict::{self, Verdict};
 
 /// How many lines of the wire log a failing case shows.
 const MAX_TIMELINE: usize = 60;
@@ -21,22 +21,45 @@ pub fn case(report: &CaseReport, requirements: &Requirements) -> String {
     out.push('\n');
     match report.verdict {
         Verdict::Pass => {}
-        Verdict::NotApplicable | Verdict::Untestable => {
+        Verdict::Info if report.checks.is_empty() => {
             let _ = writeln!(
                 out,
                 "               {}",
                 report.reason.as_deref().unwrap_or_default()
             );
         }
-        _ => explain(&mut out, report, requirements),
+        Verdict::NotApplicable => {
+            let _ = writeln!(
+                out,
+                "               {}",
+                report.reason.as_deref().unwrap_or_default()
+            );
+        }
+        _ => {
+            let rules = report.requirements.iter().filter_map(|id| requirements.get(id));
+            tell(&mut out, report, rules.map(Requirement::sentence));
+        }
     }
     out
 }
 
-fn explain(out: &mut String, report: &CaseReport, requirements: &Requirements) {
+/// What explains a case that did not pass: what must be true, why it is not, what was sent and seen with times, and how
+/// to run it again.
+pub fn explain(report: &CaseReport, requirements: &[RequirementLine]) -> String {
+    let sentence = |id: &str| {
+        let line = requirements.iter().find(|line| line.id == id)?;
+        Some(format!("{} {}: {}", line.id, line.level, line.text))
+    };
+    let rules = report.requirements.iter().filter_map(|id| sentence(id));
+    let mut out = String::new();
+    tell(&mut out, report, rules);
+    out
+}
+
+fn tell(out: &mut String, report: &CaseReport, rules: impl Iterator<Item = String>) {
     let _ = writeln!(out, "  must be true   {}", report.title);
-    for requirement in report.requirements.iter().filter_map(|id| requirements.get(id)) {
-        let _ = writeln!(out, "  requirement    {}", requirement.sentence());
+    for rule in rules {
+        let _ = writeln!(out, "  requirement    {rule}");
     }
     if let Some(reason) = &report.reason {
         let _ = writeln!(out, "  why            {reason}");
@@ -58,37 +81,43 @@ fn explain(out: &mut String, report: &CaseReport, requirements: &Requirements) {
             "  seen           ... and {more} lines more (in the JSON report)"
         );
     }
+    if let Some(record) = &report.record {
+        let _ = writeln!(out, "  wire log       {record}");
+    }
     let _ = writeln!(out, "  run it again   {}", report.reproduce);
 }
 
 /// The end of a run: verdicts counted, requirements tested or not, and the conclusion.
 pub fn summary(report: &RunReport) -> String {
     let mut out = String::from("\n");
-    let state = |wanted: &str| -> Vec<&str> {
-        report
+    for (title, wanted) in [
+        ("failed", RequirementState::Fail),
+        ("broken run", RequirementState::HarnessError),
+        ("warned", RequirementState::Warn),
+        ("known not to hold", RequirementState::Known),
+        ("held", RequirementState::Pass),
+        ("not tested", RequirementState::NotTested),
+    ] {
+        let ids: Vec<&str> = report
             .requirements
             .iter()
-            .filter(|r| r.state == wanted)
-            .map(|r| r.id.as_str())
-            .collect()
-    };
-    for (title, wanted) in [
-        ("failed", "fail"),
-        ("broken run", "harness_error"),
-        ("warned", "warn"),
-        ("held", "pass"),
-        ("not tested", "not_tested"),
-    ] {
-        let ids = state(wanted);
-        let on_purpose = wanted == "not_tested" && !report.filters.is_empty();
+            .filter(|line| line.state == wanted)
+            .map(|line| line.id.as_str())
+            .collect();
+        let on_purpose = wanted == RequirementState::NotTested && report.partial();
         if !ids.is_empty() && !on_purpose {
             let _ = writeln!(out, "requirements {title} ({}): {}", ids.len(), ids.join(" "));
         }
     }
-    let counts: Vec<String> = report
-        .summary
+    let counts: Vec<String> = verdict::ALL
         .iter()
-        .map(|(word, n)| format!("{n} {word}"))
+        .filter_map(|verdict| {
+            Some(format!(
+                "{} {}",
+                report.summary.get(verdict.key())?,
+                verdict.word()
+            ))
+        })
         .collect();
     let _ = writeln!(
         out,
@@ -103,16 +132,7 @@ pub fn summary(report: &RunReport) -> String {
         report.seed,
         report.slack_ms
     );
-    let _ = writeln!(
-        out,
-        "{}",
-        match report.conclusion {
-            Conclusion::Conformant => "conformant: every MUST that was tested held",
-            Conclusion::NotConformant => "NOT conformant",
-            Conclusion::HarnessError => "no conclusion: the runner itself failed in a case",
-            Conclusion::NothingVerified => "nothing was verified",
-        }
-    );
+    let _ = writeln!(out, "{}", report.conclusion.words());
     out
 }
 

@@ -1,18 +1,24 @@
 //! What a run found, for people and for machines.
 
+pub mod badge;
+pub mod junit;
+pub mod markdown;
+pub mod table;
+
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::adapter::Implementation;
 use crate::case::Level;
-use crate::verdict::{Check, Verdict};
+use crate::verdict::{Check, Measured, Verdict};
 
 /// The schema that a JSON report names.
 pub const SCHEMA: &str = "overload-report/1";
 
 /// What came out of one case or vector.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CaseReport {
     /// The case id.
     pub id: String,
@@ -24,14 +30,22 @@ pub struct CaseReport {
     pub level: Level,
     /// What came out.
     pub verdict: Verdict,
-    /// Why, when the case has no findings.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// False for a case that came after the frozen list of the contract version: told, not scored.
+    pub scored: bool,
+    /// Why, when the case has no findings, or when something else than the checks decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Every check that was made.
     pub checks: Vec<Check>,
     /// What happened on the wire, with times.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<String>,
+    /// What was measured, without judgement: each call's requests, gaps and end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<Measured>,
+    /// The file that `--record` wrote for the case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
     /// How long the case took.
     pub elapsed_ms: u64,
     /// One command that runs this case again.
@@ -39,26 +53,33 @@ pub struct CaseReport {
 }
 
 /// A whole run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunReport {
     /// Always [`SCHEMA`].
-    pub schema: &'static str,
+    pub schema: String,
     /// The contract version that was judged.
     pub contract_version: u32,
     /// The version of this runner.
-    pub runner: &'static str,
-    /// `client`, `server` or `vectors`.
-    pub mode: &'static str,
+    pub runner: String,
+    /// `client`, `server`, `relay`, `both` or `vectors`.
+    pub mode: String,
     /// What was judged.
     pub target: String,
     /// What the program calls itself; absent for a bare URL.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implementation: Option<Implementation>,
     /// The profile that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// The frozen list that decides which cases are scored; absent where cases were read from a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required: Option<String>,
+    /// Which part of the cases ran, `i/n`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
     /// The filters of the run; with any, most requirements are not tested on purpose.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
     /// The seed of the run.
     pub seed: u64,
@@ -66,9 +87,9 @@ pub struct RunReport {
     pub slack_ms: u64,
     /// How long the run took.
     pub elapsed_ms: u64,
-    /// Cases by verdict.
-    pub summary: BTreeMap<&'static str, usize>,
-    /// `conformant`, `not_conformant` or `nothing_verified`.
+    /// Cases by verdict, under [`Verdict::key`].
+    pub summary: BTreeMap<String, usize>,
+    /// What the run as a whole says.
     pub conclusion: Conclusion,
     /// Every case.
     pub cases: Vec<CaseReport>,
@@ -76,14 +97,41 @@ pub struct RunReport {
     pub requirements: Vec<RequirementLine>,
 }
 
+impl CaseReport {
+    /// Why the case did not pass, in one line.
+    pub fn in_short(&self) -> String {
+        let check = self.checks.iter().find(|check| !check.ok);
+        match (&self.reason, check) {
+            (Some(reason), _) => reason.lines().next().unwrap_or_default().to_owned(),
+            (None, Some(check)) => format!("{}: expected {}, saw {}", check.name, check.expected, check.seen),
+            (None, None) => self.title.clone(),
+        }
+    }
+}
+
+impl RunReport {
+    /// What was judged: the program's own name and version, or the target as it was given.
+    pub fn name(&self) -> String {
+        match &self.implementation {
+            Some(it) => format!("{} {}", it.name, it.version),
+            None => self.target.clone(),
+        }
+    }
+
+    /// True when a filter or a shard left cases out on purpose.
+    pub fn partial(&self) -> bool {
+        !self.filters.is_empty() || self.shard.is_some()
+    }
+}
+
 /// What a run as a whole says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[must_use]
 pub enum Conclusion {
     /// Something was verified and nothing failed.
     Conformant,
-    /// Something failed, or could not be set up.
+    /// Something failed, could not be set up or could not be seen, or the baseline is stale.
     NotConformant,
     /// The runner itself failed in a case.
     HarnessError,
@@ -92,19 +140,30 @@ pub enum Conclusion {
 }
 
 impl Conclusion {
-    /// From the verdicts of all cases.
+    /// From the verdicts of the cases that are scored. Where nothing but untestable cases ran, nothing was verified.
     pub fn of(verdicts: impl IntoIterator<Item = Verdict>) -> Self {
-        let (mut verified, mut bad, mut broken) = (false, false, false);
+        let (mut verified, mut bad, mut unseen, mut broken) = (false, false, false, false);
         for verdict in verdicts {
             verified |= verdict.verified();
-            bad |= matches!(verdict, Verdict::Fail | Verdict::SetupFail);
+            unseen |= verdict == Verdict::Untestable;
+            bad |= verdict.fails() && verdict != Verdict::Untestable;
             broken |= verdict == Verdict::HarnessError;
         }
-        match (bad, broken, verified) {
+        match (bad || (unseen && verified), broken, verified) {
             (true, ..) => Conclusion::NotConformant,
             (false, true, _) => Conclusion::HarnessError,
             (false, false, true) => Conclusion::Conformant,
             (false, false, false) => Conclusion::NothingVerified,
+        }
+    }
+
+    /// The conclusion in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Conclusion::Conformant => "conformant: every MUST that was tested held",
+            Conclusion::NotConformant => "NOT conformant",
+            Conclusion::HarnessError => "no conclusion: the runner itself failed in a case",
+            Conclusion::NothingVerified => "nothing was verified",
         }
     }
 
@@ -120,19 +179,88 @@ impl Conclusion {
 }
 
 /// What a run says about one requirement.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RequirementLine {
     /// The requirement id.
     pub id: String,
-    /// `pass`, `fail`, `warn`, or why it was not tested.
-    pub state: &'static str,
+    /// Its level.
+    pub level: String,
+    /// The rule.
+    pub text: String,
+    /// What the run says about it.
+    pub state: RequirementState,
     /// The cases that speak for it.
     pub cases: Vec<String>,
+}
+
+/// What a run says about a requirement: the worst that its scored cases say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequirementState {
+    /// A case failed, could not be set up or could not be seen, or its baseline is stale.
+    Fail,
+    /// The runner failed in a case.
+    HarnessError,
+    /// A case warned.
+    Warn,
+    /// A case failed as the baseline says.
+    Known,
+    /// Every case that ran passed.
+    Pass,
+    /// No case said anything.
+    NotTested,
+}
+
+impl RequirementState {
+    /// From the verdicts of the cases that speak for it.
+    pub fn of(verdicts: &[Verdict]) -> Self {
+        let any = |wanted: &[Verdict]| verdicts.iter().any(|verdict| wanted.contains(verdict));
+        if verdicts.iter().any(|verdict| verdict.fails()) {
+            RequirementState::Fail
+        } else if any(&[Verdict::HarnessError]) {
+            RequirementState::HarnessError
+        } else if any(&[Verdict::Warn]) {
+            RequirementState::Warn
+        } else if any(&[Verdict::KnownFail, Verdict::KnownFlaky]) {
+            RequirementState::Known
+        } else if any(&[Verdict::Pass]) {
+            RequirementState::Pass
+        } else {
+            RequirementState::NotTested
+        }
+    }
+
+    /// The word used in reports for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            RequirementState::Fail => "fail",
+            RequirementState::HarnessError => "broken run",
+            RequirementState::Warn => "warn",
+            RequirementState::Known => "known fail",
+            RequirementState::Pass => "pass",
+            RequirementState::NotTested => "not tested",
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_could_not_be_seen_and_a_stale_baseline_count_as_failures_once_something_was_verified() {
+        assert_eq!(
+            Conclusion::of([Verdict::Pass, Verdict::Untestable]).exit_code(),
+            1
+        );
+        assert_eq!(
+            Conclusion::of([Verdict::Pass, Verdict::StaleBaseline]).exit_code(),
+            1
+        );
+        assert_eq!(Conclusion::of([Verdict::Pass, Verdict::KnownFail]).exit_code(), 0);
+        assert_eq!(Conclusion::of([Verdict::Info]).exit_code(), 3);
+    }
 
     #[test]
     fn a_run_in_which_nothing_was_verified_is_not_conformant() {

@@ -3,6 +3,7 @@
 //! A case that measures time runs alone: two of them on one machine would blame the program under test for the
 //! other's load. A case that hangs costs its own limit and no more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -14,11 +15,14 @@ use crate::case::{Body, Case, CaseSet, Level, Role};
 use crate::client_drive;
 use crate::clock;
 use crate::grpc_drive;
+use crate::pair_drive;
 use crate::relay_drive;
-use crate::report::{CaseReport, Conclusion, RequirementLine};
-use crate::requirement::{Requirement, Requirements};
+use crate::report::CaseReport;
+use crate::requirement::Requirements;
+use crate::score::Scoring;
+use crate::select::Selection;
 use crate::server_drive::{self, ServerTarget};
-use crate::vector::{self, Vectors};
+use crate::vector::{self, Vector, Vectors};
 use crate::verdict::{NotRun, Outcome, Verdict};
 
 /// How many cases that do not measure time may run side by side at most.
@@ -33,13 +37,32 @@ pub struct RunContext {
     pub seed: u64,
     /// What a late bound is given on top: p99 of loopback scheduling x 4, at least 250 ms.
     pub slack: Duration,
+    /// What an outcome counts for.
+    pub scoring: Arc<Scoring>,
 }
 
 impl RunContext {
     /// A context for a run with this seed.
     pub fn new(seed: u64, slack: Duration) -> Self {
         let run_id = format!("{:08x}", clock::rng(seed).random::<u32>());
-        Self { run_id, seed, slack }
+        Self {
+            run_id,
+            seed,
+            slack,
+            scoring: Arc::default(),
+        }
+    }
+
+    /// The same context with another scoring; every case counts by default.
+    #[must_use]
+    pub fn with_scoring(mut self, scoring: Scoring) -> Self {
+        self.scoring = Arc::new(scoring);
+        self
+    }
+
+    /// True when the drives are to keep a wire log.
+    pub(crate) fn records(&self) -> bool {
+        self.scoring.record.is_some()
     }
 
     /// [`RunContext::slack`] in ms.
@@ -57,14 +80,23 @@ pub enum Target {
     Server(ServerTarget),
     /// A relay behind an adapter.
     Relay(AdapterPool),
+    /// A client behind an adapter, before a server.
+    Both {
+        /// The client.
+        client: AdapterPool,
+        /// The server.
+        server: ServerTarget,
+    },
 }
 
 impl Target {
-    fn pool(&self) -> Option<&AdapterPool> {
+    /// The adapter that is shared by the cases, where there is one.
+    pub(crate) fn pool(&self) -> Option<&AdapterPool> {
         match self {
-            Target::Client(pool) | Target::Relay(pool) | Target::Server(ServerTarget::Adapter(pool)) => {
-                Some(pool)
-            }
+            Target::Client(pool)
+            | Target::Relay(pool)
+            | Target::Server(ServerTarget::Adapter(pool))
+            | Target::Both { client: pool, .. } => Some(pool),
             Target::Server(ServerTarget::Url { .. }) => None,
         }
     }
@@ -77,88 +109,44 @@ impl Target {
     }
 }
 
-/// The claims that a report can be about (CONTRACT section 10).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Profile {
-    /// REQ, HNT, CLI, VER and SEC of role client.
-    ClientCore,
-    /// CMP.
-    ClientCompat,
-    /// What a URL alone can show of SRV, SRQ, VER and SEC.
-    ServerCore,
-    /// All of SRV and ADM; needs fixtures.
-    ServerAdmission,
-    /// INT.
-    Relay,
-    /// GRP of role client.
-    GrpcClient,
-    /// GRP of role server.
-    GrpcServer,
+/// The cases of the target's role that the selection takes in: those that run alone, and those that need not.
+fn selected<'a>(set: &'a CaseSet, target: &Target, selection: &Selection) -> (Vec<&'a Case>, Vec<&'a Case>) {
+    let role = match target {
+        Target::Client(_) => Role::Client,
+        Target::Server(_) => Role::Server,
+        Target::Relay(_) => Role::Relay,
+        Target::Both { .. } => Role::Both,
+    };
+    let takes = |case: &&Case| {
+        case.role() == role && selection.takes(&case.id, &case.requirements, &set.requirements)
+    };
+    let (alone, together) = set.cases.iter().filter(takes).partition(|case| case.timing);
+    (selection.part(alone), selection.part(together))
 }
 
-impl Profile {
-    /// The mode of the command line that judges this profile (`vectors` judges what `client` does).
-    pub fn mode(self) -> &'static str {
-        match self {
-            Profile::ClientCore | Profile::ClientCompat | Profile::GrpcClient => "client",
-            Profile::ServerCore | Profile::ServerAdmission | Profile::GrpcServer => "server",
-            Profile::Relay => "relay",
-        }
-    }
-
-    /// True when a requirement belongs to the profile.
-    pub fn holds(self, requirement: &Requirement) -> bool {
-        let family = requirement.id.split('-').next().unwrap_or_default();
-        let plays = |role: &str| requirement.role == role || requirement.role == "both";
-        match self {
-            Profile::ClientCore => plays("client") && ["REQ", "HNT", "CLI", "VER", "SEC"].contains(&family),
-            Profile::ClientCompat => family == "CMP",
-            Profile::Relay => family == "INT",
-            Profile::GrpcClient => plays("client") && family == "GRP",
-            Profile::GrpcServer => plays("server") && family == "GRP",
-            Profile::ServerCore => plays("server") && ["SRV", "SRQ", "VER", "SEC"].contains(&family),
-            Profile::ServerAdmission => {
-                plays("server") && ["SRV", "SRQ", "VER", "SEC", "ADM"].contains(&family)
-            }
-        }
-    }
+/// How many cases [`run_cases`] would run.
+pub fn count(set: &CaseSet, target: &Target, selection: &Selection) -> usize {
+    let (alone, together) = selected(set, target, selection);
+    alone.len() + together.len()
 }
 
-/// Which cases run, and how.
-#[derive(Debug, Clone, Default)]
-pub struct Selection {
-    /// Whole case ids, parts of case ids, or whole requirement ids; a case matches any of them. Empty: all.
-    pub filters: Vec<String>,
-    /// Those filters that are the whole id of a case, and therefore match only that one.
-    pub exact: Vec<String>,
-    /// Only cases that speak for this profile.
-    pub profile: Option<Profile>,
-    /// Stop at the first failure.
-    pub fail_fast: bool,
-    /// How many cases that measure no time run side by side, 1..=[`MAX_JOBS`].
-    pub jobs: usize,
-    /// The command line up to the filter, for the reproduce line.
-    pub invocation: String,
+/// The vectors that the selection takes in.
+fn selected_vectors<'a>(
+    vectors: &'a Vectors,
+    requirements: &Requirements,
+    selection: &Selection,
+) -> Vec<(String, &'a Vector)> {
+    let named = vectors
+        .vectors
+        .iter()
+        .map(|vector| (format!("vector/{}", vector.id), vector));
+    let takes = |(id, vector): &(String, &Vector)| selection.takes(id, &vector.req, requirements);
+    selection.part(named.filter(takes).collect())
 }
 
-impl Selection {
-    /// True when the selection takes in a case with this id and these requirements.
-    pub fn takes(&self, id: &str, speaks_for: &[String], requirements: &Requirements) -> bool {
-        let part = |filter: &String| id.contains(filter.as_str()) && !self.exact.contains(filter);
-        let names = |filter: &String| id == filter || speaks_for.contains(filter) || part(filter);
-        let named = self.filters.is_empty() || self.filters.iter().any(names);
-        let profiled = self.profile.is_none_or(|profile| {
-            speaks_for
-                .iter()
-                .filter_map(|id| requirements.get(id))
-                .any(|r| profile.holds(r))
-        });
-        named && profiled
-    }
-
-    fn reproduce(&self, id: &str) -> String {
-        format!("{} --filter {id}", self.invocation)
-    }
+/// How many vectors [`run_vectors`] would run.
+pub fn count_vectors(vectors: &Vectors, requirements: &Requirements, selection: &Selection) -> usize {
+    selected_vectors(vectors, requirements, selection).len()
 }
 
 /// Runs the selected cases of the target's role. `done` is told of each report as it comes.
@@ -169,15 +157,7 @@ pub async fn run_cases(
     selection: &Selection,
     mut done: impl FnMut(&CaseReport),
 ) -> Vec<CaseReport> {
-    let role = match target {
-        Target::Client(_) => Role::Client,
-        Target::Server(_) => Role::Server,
-        Target::Relay(_) => Role::Relay,
-    };
-    let takes = |case: &&Case| {
-        case.role() == role && selection.takes(&case.id, &case.requirements, &set.requirements)
-    };
-    let (alone, together): (Vec<&Case>, Vec<&Case>) = set.cases.iter().filter(takes).partition(|c| c.timing);
+    let (alone, together) = selected(set, target, selection);
     let mut reports = Vec::new();
     let mut waiting = together.into_iter();
     let mut running = FuturesUnordered::new();
@@ -204,10 +184,7 @@ pub async fn run_cases(
 
 /// True when a report ends a run that stops at the first failure.
 pub fn failed(report: &CaseReport) -> bool {
-    matches!(
-        report.verdict,
-        Verdict::Fail | Verdict::SetupFail | Verdict::HarnessError
-    )
+    report.scored && (report.verdict.fails() || report.verdict == Verdict::HarnessError)
 }
 
 async fn run_case(case: &Case, target: &Target, context: &RunContext, selection: &Selection) -> CaseReport {
@@ -233,6 +210,9 @@ async fn run_case(case: &Case, target: &Target, context: &RunContext, selection:
                     (Body::Relay(body), Target::Relay(pool)) => {
                         relay_drive::run_case(case, body, pool, context).await
                     }
+                    (Body::Pair(body), Target::Both { client, server }) => {
+                        pair_drive::run_case(case, body, client, server, context).await
+                    }
                     _ => Err(NotRun::Harness("the case is for another role".to_owned())),
                 }
             };
@@ -244,24 +224,38 @@ async fn run_case(case: &Case, target: &Target, context: &RunContext, selection:
     };
     let elapsed = clock::now().saturating_duration_since(started);
     let report = CaseReport {
-        id: case.id.clone(),
         title: case.title.clone(),
         requirements: case.requirements.clone(),
         level: case.level,
+        elapsed_ms: millis(elapsed),
+        ..blank(&case.id, selection)
+    };
+    fill(report, outcome, &context.scoring)
+}
+
+/// A report in which nothing has happened yet.
+fn blank(id: &str, selection: &Selection) -> CaseReport {
+    CaseReport {
+        id: id.to_owned(),
+        title: String::new(),
+        requirements: Vec::new(),
+        level: Level::Must,
         verdict: Verdict::HarnessError,
+        scored: true,
         reason: None,
         checks: Vec::new(),
         timeline: Vec::new(),
-        elapsed_ms: millis(elapsed),
-        reproduce: selection.reproduce(&case.id),
-    };
-    fill(report, outcome)
+        measured: Vec::new(),
+        record: None,
+        elapsed_ms: 0,
+        reproduce: selection.reproduce(id),
+    }
 }
 
 /// Whether the case can run against this target at all.
 async fn applicable(case: &Case, target: &Target) -> Result<(), NotRun> {
     if let Some(why) = &case.excluded {
-        return Err(NotRun::Untestable(why.clone()));
+        return Err(NotRun::Excluded(why.clone()));
     }
     let Some(pool) = target.pool() else {
         return match case.needs.first() {
@@ -294,7 +288,8 @@ async fn overran(case: &Case, target: &Target) -> NotRun {
     ))
 }
 
-fn fill(mut report: CaseReport, outcome: Outcome) -> CaseReport {
+fn fill(mut report: CaseReport, outcome: Outcome, scoring: &Scoring) -> CaseReport {
+    let mut record = Vec::new();
     match outcome {
         Ok(findings) => {
             report.verdict = findings.verdict(report.level);
@@ -303,6 +298,8 @@ fn fill(mut report: CaseReport, outcome: Outcome) -> CaseReport {
             }
             report.checks = findings.checks;
             report.timeline = findings.timeline;
+            report.measured = findings.measured;
+            record = findings.record;
         }
         Err(not_run) => {
             report.verdict = not_run.verdict();
@@ -312,6 +309,7 @@ fn fill(mut report: CaseReport, outcome: Outcome) -> CaseReport {
             report.reason = Some(not_run.to_string());
         }
     }
+    scoring.settle(&mut report, &record);
     report
 }
 
@@ -320,33 +318,25 @@ pub async fn run_vectors(
     vectors: &Vectors,
     requirements: &Requirements,
     pool: &AdapterPool,
+    context: &RunContext,
     selection: &Selection,
     mut done: impl FnMut(&CaseReport),
 ) -> Vec<CaseReport> {
     let mut reports = Vec::new();
-    for vector in &vectors.vectors {
-        let id = format!("vector/{}", vector.id);
-        if !selection.takes(&id, &vector.req, requirements) {
-            continue;
-        }
+    for (id, vector) in selected_vectors(vectors, requirements, selection) {
         let started = clock::now();
         let outcome = match pool.get().await {
             Ok(adapter) => vector::ask(&adapter, vectors.command(vector), &vector.expect).await,
             Err(error) => Err(error.into()),
         };
         let report = CaseReport {
-            reproduce: selection.reproduce(&id),
-            id,
             title: format!("The response {} is read as the contract says.", vector.id),
             requirements: vector.req.clone(),
             level: vector.level(requirements),
-            verdict: Verdict::HarnessError,
-            reason: None,
-            checks: Vec::new(),
-            timeline: Vec::new(),
             elapsed_ms: millis(clock::now().saturating_duration_since(started)),
+            ..blank(&id, selection)
         };
-        let report = fill(report, outcome);
+        let report = fill(report, outcome, &context.scoring);
         done(&report);
         let stop = selection.fail_fast && failed(&report);
         reports.push(report);
@@ -357,89 +347,7 @@ pub async fn run_vectors(
     reports
 }
 
-/// What the reports say about each requirement that `belongs` to the run.
-pub fn by_requirement(
-    requirements: &Requirements,
-    reports: &[CaseReport],
-    belongs: impl Fn(&Requirement) -> bool,
-) -> Vec<RequirementLine> {
-    let spoken = |id: &str| {
-        reports
-            .iter()
-            .any(|report| report.requirements.iter().any(|r| r == id))
-    };
-    requirements
-        .iter()
-        .filter(|requirement| belongs(requirement) || spoken(&requirement.id))
-        .map(|requirement| {
-            let speaks = |report: &&CaseReport| report.requirements.contains(&requirement.id);
-            let cases: Vec<&CaseReport> = reports.iter().filter(speaks).collect();
-            let any = |verdict: Verdict| cases.iter().any(|case| case.verdict == verdict);
-            let state = if any(Verdict::Fail) || any(Verdict::SetupFail) {
-                "fail"
-            } else if any(Verdict::HarnessError) {
-                "harness_error"
-            } else if any(Verdict::Warn) {
-                "warn"
-            } else if any(Verdict::Pass) {
-                "pass"
-            } else {
-                "not_tested"
-            };
-            let cases = cases.into_iter().map(|case| case.id.clone()).collect();
-            RequirementLine {
-                id: requirement.id.clone(),
-                state,
-                cases,
-            }
-        })
-        .collect()
-}
-
-/// The conclusion of a run.
-pub fn conclude(reports: &[CaseReport]) -> Conclusion {
-    Conclusion::of(reports.iter().map(|report| report.verdict))
-}
-
 /// A length in whole ms.
 pub fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn taken(filter: &str, exact: &[&str], id: &str) -> bool {
-        let requirements = Requirements::load_embedded().unwrap();
-        let selection = Selection {
-            filters: vec![filter.to_owned()],
-            exact: exact.iter().map(|id| (*id).to_owned()).collect(),
-            ..Selection::default()
-        };
-        selection.takes(id, &["CLI-06".to_owned()], &requirements)
-    }
-
-    #[test]
-    fn a_filter_is_a_part_of_an_id_or_a_requirement_and_a_whole_id_matches_only_itself() {
-        assert!(taken("retry", &[], "stop-retry-no"));
-        assert!(taken("CLI-06", &[], "stop-retry-no"));
-        assert!(!taken("CLI-0", &[], "stop-retry-no"));
-        assert!(taken("stop-retry-no", &["stop-retry-no"], "stop-retry-no"));
-        assert!(!taken(
-            "stop-retry-no",
-            &["stop-retry-no"],
-            "stop-retry-no-in-body-only"
-        ));
-    }
-
-    #[test]
-    fn a_profile_takes_the_requirements_of_its_families_and_role() {
-        let all = Requirements::load_embedded().unwrap();
-        let holds = |profile: Profile, id: &str| profile.holds(all.get(id).unwrap());
-        assert!(holds(Profile::ClientCore, "CLI-01") && !holds(Profile::ClientCore, "CMP-01"));
-        assert!(holds(Profile::ClientCompat, "CMP-01") && !holds(Profile::ClientCore, "SRV-01"));
-        assert!(holds(Profile::ServerCore, "VER-01") && !holds(Profile::ServerCore, "ADM-01"));
-        assert!(holds(Profile::ServerAdmission, "ADM-01") && !holds(Profile::ServerAdmission, "SEC-01"));
-    }
 }

@@ -3,12 +3,13 @@
 //! "Passed" must never be the value that falls out of nothing having happened. So a case without a single check
 //! is a harness error, and every way in which a case did not run has a name of its own.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::case::Level;
 
 /// The outcome of one case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[must_use]
 pub enum Verdict {
@@ -18,38 +19,97 @@ pub enum Verdict {
     Fail,
     /// A check of a SHOULD or SHOULD NOT did not hold. Reported, not scored.
     Warn,
-    /// The program does not declare a capability that the case needs, or the profile leaves the case out.
+    /// Told, not scored: a case that came after the frozen list, or one that is excluded with a reason.
+    Info,
+    /// The program does not declare a capability that the case needs, or the target cannot take what it needs.
     NotApplicable,
-    /// The case is known but cannot be seen from outside yet; it says why.
+    /// What the case needs to see could not be brought about; it names what is missing. Counts as a failure, since
+    /// a rule that nobody could look at has not been shown to hold.
     Untestable,
     /// The situation that the case needs could not be set up (a fixture refused, `configure` or `start` failed).
     SetupFail,
     /// The runner itself failed; says nothing about the program under test.
     HarnessError,
+    /// Did not hold, and the baseline says so, with a reason and a date that is not past.
+    KnownFail,
+    /// Did not hold this time, and the baseline says that it comes and goes.
+    KnownFlaky,
+    /// The baseline says that it fails, and it passed; or the entry's date is past. Counts as a failure, so that a
+    /// baseline only ever shrinks.
+    StaleBaseline,
 }
+
+/// Every verdict, in the order in which reports list them.
+pub const ALL: [Verdict; 11] = [
+    Verdict::Fail,
+    Verdict::Untestable,
+    Verdict::SetupFail,
+    Verdict::StaleBaseline,
+    Verdict::HarnessError,
+    Verdict::Warn,
+    Verdict::KnownFail,
+    Verdict::KnownFlaky,
+    Verdict::Pass,
+    Verdict::Info,
+    Verdict::NotApplicable,
+];
 
 impl Verdict {
     /// True for the verdicts that say something about the program under test.
     pub fn verified(self) -> bool {
-        matches!(self, Verdict::Pass | Verdict::Fail | Verdict::Warn)
+        matches!(
+            self,
+            Verdict::Pass
+                | Verdict::Fail
+                | Verdict::Warn
+                | Verdict::KnownFail
+                | Verdict::KnownFlaky
+                | Verdict::StaleBaseline
+        )
     }
 
-    /// The word used in reports.
-    pub fn word(self) -> &'static str {
+    /// True for the verdicts that make a run not conformant.
+    pub fn fails(self) -> bool {
+        matches!(
+            self,
+            Verdict::Fail | Verdict::Untestable | Verdict::SetupFail | Verdict::StaleBaseline
+        )
+    }
+
+    /// The word used in the JSON report.
+    pub fn key(self) -> &'static str {
         match self {
             Verdict::Pass => "pass",
             Verdict::Fail => "fail",
             Verdict::Warn => "warn",
-            Verdict::NotApplicable => "not applicable",
+            Verdict::Info => "info",
+            Verdict::NotApplicable => "not_applicable",
             Verdict::Untestable => "untestable",
+            Verdict::SetupFail => "setup_fail",
+            Verdict::HarnessError => "harness_error",
+            Verdict::KnownFail => "known_fail",
+            Verdict::KnownFlaky => "known_flaky",
+            Verdict::StaleBaseline => "stale_baseline",
+        }
+    }
+
+    /// The words used in reports for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::NotApplicable => "not applicable",
             Verdict::SetupFail => "setup failed",
             Verdict::HarnessError => "harness error",
+            Verdict::KnownFail => "known fail",
+            Verdict::KnownFlaky => "known flaky",
+            Verdict::StaleBaseline => "stale baseline",
+            other => other.key(),
         }
     }
 }
 
 /// One thing that a case looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Check {
     /// What was looked at, for instance `gap[1]`.
     pub name: String,
@@ -61,6 +121,31 @@ pub struct Check {
     pub seen: String,
 }
 
+/// What was measured on one call to a client, or on one request to a server: figures, no judgement.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// Which call of the case.
+    pub call: String,
+    /// Requests seen on the wire for it.
+    pub requests: usize,
+    /// From the head of answer k to request k + 1, in ms, for each k.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps_ms: Vec<f64>,
+    /// What came out, in a few words: the last answer and what the program said.
+    pub outcome: String,
+    /// From the call to its end, in ms.
+    pub elapsed_ms: f64,
+}
+
+/// The most calls of a case whose figures are kept, so that a case of 2,000 calls does not drown a report.
+pub const MAX_MEASURED: usize = 100;
+
+/// A length in ms with three decimals: what a report carries.
+pub fn millis_of(length: std::time::Duration) -> f64 {
+    (length.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}
+
 /// Everything that a case found out. Collected while judging, turned into a verdict once.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
@@ -68,6 +153,10 @@ pub struct Findings {
     pub checks: Vec<Check>,
     /// What happened on the wire, with times; shown when the case fails.
     pub timeline: Vec<String>,
+    /// The figures, of [`MAX_MEASURED`] calls at most.
+    pub measured: Vec<Measured>,
+    /// The wire log for `--record`, one JSON value a line; empty unless it was asked for.
+    pub record: Vec<Value>,
     /// How many of the checks that did not hold are explained by a standstill of the program or the machine.
     pub excused: usize,
 }
@@ -112,6 +201,13 @@ impl Findings {
         self.timeline.push(line.into());
     }
 
+    /// Keeps the figures of one call, while there is room.
+    pub fn measure(&mut self, measured: Measured) {
+        if self.measured.len() < MAX_MEASURED {
+            self.measured.push(measured);
+        }
+    }
+
     /// The checks that did not hold.
     pub fn failed(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|check| !check.ok)
@@ -137,9 +233,12 @@ pub enum NotRun {
     /// A capability is missing.
     #[error("{0}")]
     NotApplicable(String),
-    /// Known, but not observable yet.
+    /// What it needs to see cannot be brought about here; says what is missing.
     #[error("{0}")]
     Untestable(String),
+    /// Left out on purpose, with the reason.
+    #[error("{0}")]
+    Excluded(String),
     /// The situation could not be set up.
     #[error("{0}")]
     Setup(String),
@@ -155,6 +254,7 @@ impl NotRun {
             NotRun::PeerBroke(_) => Verdict::Fail,
             NotRun::NotApplicable(_) => Verdict::NotApplicable,
             NotRun::Untestable(_) => Verdict::Untestable,
+            NotRun::Excluded(_) => Verdict::Info,
             NotRun::Setup(_) => Verdict::SetupFail,
             NotRun::Harness(_) => Verdict::HarnessError,
         }
@@ -171,6 +271,17 @@ mod tests {
     #[test]
     fn a_case_that_checked_nothing_is_not_a_pass() {
         assert_eq!(Findings::default().verdict(Level::Must), Verdict::HarnessError);
+    }
+
+    #[test]
+    fn the_key_of_a_verdict_is_what_the_report_carries_and_every_verdict_is_listed_once() {
+        let mut all = ALL.to_vec();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 11);
+        for verdict in ALL {
+            assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.key());
+        }
     }
 
     #[test]

@@ -241,3 +241,19 @@ fn help_says_the_range_and_default_of_every_number_and_the_exit_codes() {
     );
     refused(&["client", "--adapter", "true", "--seed=-1"], 2, &["--seed"]);
 }
+#[test]
+fn a_profile_of_another_role_is_refused_instead_of_called_conformant() {
+    for (mode, profile) in [
+        ("client", "relay"),
+        ("vectors", "server-admission"),
+        ("client", "grpc-server"),
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_holdoff-conformance"))
+            .args([mode, "--adapter", "true", "--profile", profile])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{mode} {profile}: {said}");
+        assert!(said.contains("is judged by"), "{said}");
+    }
+}

@@ -318,3 +318,104 @@ fn each_fault_of_the_example_client_is_caught_by_the_case_that_is_made_for_it() 
         );
     }
 }
+
+#[test]
+fn a_program_that_floods_its_stderr_is_judged_as_ever_and_only_the_end_of_it_is_kept() {
+    let body = "yes noise | head -c 3000000 >&2\necho 'the last word' >&2\nread -r line\nexit 1";
+    let ran = broken(body);
+    fails_saying(&ran, "the last word");
+    assert!(ran.text.len() < 100_000, "{} bytes", ran.text.len());
+}
+
+#[test]
+fn a_program_that_floods_with_lines_that_nobody_asked_for_fails() {
+    fails_saying(
+        &broken(r#"read -r line; yes '{"id":"99","ok":true}'"#),
+        "was not asked for",
+    );
+}
+
+/// Runs one server case against a script that says this to `start`.
+fn server_that_says(start: &str) -> Ran {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let script = dir.path().join("server.sh");
+    let hello = HELLO.replace(r#""role":"client""#, r#""role":"server""#);
+    let body = format!(
+        "read -r line\nprintf '%s\\n' '{start}'\necho 'never listened' >&2\nwhile read -r line; do :; done"
+    );
+    std::fs::write(&script, format!("read -r hello\n{hello}\n{body}\n")).expect("the script is written");
+    let adapter = format!("sh {}", script.display());
+    runner(&[
+        "server",
+        "--adapter",
+        &adapter,
+        "--filter",
+        "SRQ-03-deadline-too-large",
+    ])
+}
+
+#[test]
+fn a_server_that_never_listens_fails_and_so_does_one_without_an_address() {
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let nobody = free.local_addr().expect("an address");
+    drop(free);
+    let deaf = server_that_says(&format!(r#"{{"id":"2","url":"http://{nobody}"}}"#));
+    fails_saying(&deaf, "cannot connect");
+    fails_saying(&server_that_says(r#"{"id":"2","ok":true}"#), "has no url");
+    fails_saying(
+        &server_that_says(r#"{"id":"2","url":"ftp://127.0.0.1"}"#),
+        "must be http",
+    );
+}
+
+#[test]
+fn replies_may_come_in_any_order() {
+    // Two calls under way; the second is answered first, and neither sends a request: both fail, by what they said.
+    let body = r#"while read -r line; do
+  id=$(printf '%s' "$line" | sed 's/.*"id":"\([0-9]*\)".*/\1/')
+  case $line in
+    *'"call"'*) if [ -z "$first" ]; then first=$id; else
+        printf '{"id":"%s","result":{"kind":"error","why":"second"}}\n{"id":"%s","result":{"kind":"error","why":"first"}}\n' "$id" "$first"
+      fi ;;
+    *) printf '{"id":"%s","ok":true}\n' "$id" ;;
+  esac
+done"#;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let script = dir.path().join("adapter.sh");
+    std::fs::write(&script, format!("read -r hello\n{HELLO}\n{body}\n")).expect("the script is written");
+    let cases = ONE_CASE.replace("- script", "- count: 2\n          script");
+    std::fs::write(dir.path().join("one.yaml"), cases).expect("the case is written");
+    let adapter = format!("sh {}", script.display());
+    let cases = dir.path().display().to_string();
+    let ran = runner(&[
+        "client",
+        "--adapter",
+        &adapter,
+        "--cases",
+        &cases,
+        "--filter",
+        "one",
+    ]);
+    assert_eq!(ran.code, Some(1), "{}", ran.text);
+    assert!(
+        !ran.text.contains("broke the protocol") && !ran.text.contains("did not answer"),
+        "{}",
+        ran.text
+    );
+    let seen = |call: &str, why: &str| {
+        let told = ran
+            .text
+            .split(&format!("call {call} made"))
+            .nth(1)
+            .unwrap_or_default();
+        told.split(" made")
+            .next()
+            .unwrap_or_default()
+            .contains(&format!(r#""why":"{why}""#))
+    };
+    assert!(
+        seen("call-0", "first") && seen("call-1", "second"),
+        "{}",
+        ran.text
+    );
+}

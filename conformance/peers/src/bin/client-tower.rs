@@ -97,7 +97,10 @@ impl Flavour for Tower {
     ) -> anyhow::Result<Result<Answered, Error>> {
         let request = &command.request;
         let mut options = CallOptions::new().progress(progress);
-        if let Some(deadline) = deadline(&command) {
+        let left = deadline(&command);
+        #[cfg(feature = "mutants")]
+        let left = left.filter(|_| self.args.mutant != Some(ClientMutant::Timeless));
+        if let Some(deadline) = left {
             options = options.deadline(deadline);
         }
         if let Some(tier) = &request.tier {
@@ -129,7 +132,10 @@ impl Flavour for Tower {
         for (name, value) in headers(&request.headers)? {
             sent = sent.header(name, value);
         }
-        let body = Payload::new(request.body.clone().unwrap_or_default(), request.stream);
+        let stream = request.stream;
+        #[cfg(feature = "mutants")]
+        let stream = stream && self.args.mutant != Some(ClientMutant::CopiesStreams);
+        let body = Payload::new(request.body.clone().unwrap_or_default(), stream);
         let mut sent = sent.body(body).context("request")?;
         sent.extensions_mut().insert(options);
         let response = match client.oneshot(sent).await {
@@ -151,6 +157,11 @@ impl Flavour for Tower {
 
     fn counters(&self, client: &Self::Client) -> CounterSnapshot {
         client.counters().snapshot()
+    }
+
+    #[cfg(feature = "mutants")]
+    fn cancels(&self) -> bool {
+        self.args.mutant != Some(ClientMutant::Uncancellable)
     }
 
     #[cfg(feature = "mutants")]

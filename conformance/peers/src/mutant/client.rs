@@ -67,6 +67,16 @@ pub enum ClientMutant {
     EndlessWaitingRoom,
     /// Takes elsewhere for after, and comes back to the same instance (CLI-07).
     StaysHere,
+    /// Goes on when the call is cancelled (CLI-17).
+    Uncancellable,
+    /// Counts nothing (CLI-22).
+    CountsNothing,
+    /// Sends a body again that can be sent once only (CLI-13).
+    CopiesStreams,
+    /// Lets no connection be used twice (CLI-25).
+    HangsUp,
+    /// Knows no deadline (REQ-03).
+    Timeless,
 }
 
 impl ClientMutant {
@@ -96,6 +106,11 @@ impl ClientMutant {
             Self::MendsFields => "REQ-10",
             Self::EndlessWaitingRoom => "CLI-24",
             Self::StaysHere => "CLI-07",
+            Self::Uncancellable => "CLI-17",
+            Self::CountsNothing => "CLI-22",
+            Self::CopiesStreams => "CLI-13",
+            Self::HangsUp => "CLI-25",
+            Self::Timeless => "REQ-03",
         }
     }
 
@@ -119,6 +134,9 @@ impl ClientMutant {
             Self::OneParent => {
                 let first = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
                 headers.insert("traceparent", HeaderValue::from_static(first));
+            }
+            Self::HangsUp => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Self::TenantToAll => {
                 headers.insert(field_name::OVERLOAD_TENANT, HeaderValue::from_static("\"t1\""));
@@ -230,6 +248,9 @@ impl ClientMutant {
         if self == Self::GenericError && result["kind"] == "overloaded" {
             *result = json!({"kind": "error", "why": "transport", "message": "500 Internal Server Error",
                 "attempts": result["attempts"], "elapsed_ms": result["elapsed_ms"]});
+        }
+        if self == Self::CountsNothing && result.get("attempts_total").is_some() {
+            *result = json!({});
         }
     }
 }

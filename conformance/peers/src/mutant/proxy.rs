@@ -30,16 +30,25 @@ impl Edge for ServerMutant {
     fn profile(&self, profile: &mut Value) {
         match self {
             Self::DeepQueue => deepen(profile),
-            Self::NoSlowStart => {
+            Self::WideWait | Self::NoSlowStart => {
                 profile["tiers"]["deferrable"]["min_wait_ms"] = json!(30_000);
             }
             Self::HidesAdmin => profile["observe"] = json!({"admin": false}),
+            Self::Unreserved => profile["tiers"]["critical"]["reserved_workers"] = json!(0),
             Self::NoBudgets => profile["tenants"] = json!({}),
             Self::TrustsAnybody => {
                 profile["identities"][ANYBODY] =
                     json!({"trusted": true, "tiers": ["critical", "non-sheddable", "deferrable"]});
             }
             _ => {}
+        }
+    }
+
+    fn notices(&self, fixture: &str) -> bool {
+        match self {
+            Self::TrustsItsData => fixture != "freeze_controller",
+            Self::StateStuck => fixture != "force_state",
+            _ => true,
         }
     }
 
@@ -94,12 +103,26 @@ async fn forward(State(proxy): State<Proxy>, mut request: Request) -> Response {
     if proxy.mutant == ServerMutant::SilentSpec && request.uri().path() == "/openapi.json" {
         return Response::new(Body::from(r#"{"openapi":"3.1.0","paths":{}}"#));
     }
+    if let Some(status) = proxy.mutant.refuses(request.uri().path(), request.headers()) {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = status;
+        return response;
+    }
     proxy.mutant.request(request.headers_mut());
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let answer = match format!("{}{path}", proxy.target).parse() {
         Ok(uri) => {
             *request.uri_mut() = uri;
-            proxy.client.request(request).await.map_err(anyhow::Error::from)
+            let sent = proxy.client.request(request);
+            if proxy.mutant == ServerMutant::Detached {
+                // A task of its own goes on when the caller has left.
+                match tokio::spawn(sent).await {
+                    Ok(answer) => answer.map_err(anyhow::Error::from),
+                    Err(error) => Err(anyhow::Error::from(error)),
+                }
+            } else {
+                sent.await.map_err(anyhow::Error::from)
+            }
         }
         Err(error) => Err(anyhow::Error::from(error)),
     };
@@ -111,6 +134,11 @@ async fn forward(State(proxy): State<Proxy>, mut request: Request) -> Response {
     let (mut parts, body) = answer.into_parts();
     let body = Body::new(body);
     if parts.status.is_success() {
+        if proxy.mutant == ServerMutant::SilentDegraded {
+            parts
+                .headers
+                .remove(holdoff_contract::field_name::OVERLOAD_SIGNAL);
+        }
         return Response::from_parts(parts, body);
     }
     let mut bytes = to_bytes(body, MOST).await.map(Vec::from).unwrap_or_default();

@@ -51,6 +51,8 @@ pub enum ServerMutant {
     ForgetsKeys,
     /// Callers that send fields are served worse (ADM-14).
     PunishesFields,
+    /// A wait bound so wide that a class with long deadlines books everything (ADM-16).
+    WideWait,
     /// No admin page (ADM-23).
     HidesAdmin,
     /// Tenants have no budget (ADM-24).
@@ -63,6 +65,24 @@ pub enum ServerMutant {
     SilentSpec,
     /// Only keys that every reader knows, in a test build too (VER-05).
     NoGrease,
+    /// Does not notice that its controller's data is old (ADM-07).
+    TrustsItsData,
+    /// Stays in its state whatever happens (ADM-09).
+    StateStuck,
+    /// Answers 400 to a malformed attempt or cost (SRQ-09).
+    StrictFields,
+    /// Goes on with work whose caller has left (SRQ-10).
+    Detached,
+    /// Does not say that an answer is cut down (SRV-20).
+    SilentDegraded,
+    /// Says nothing of the quota with rate_limited (SRV-23).
+    SilentQuota,
+    /// Names the tier that was asked for in place of the one that was used (SRQ-06).
+    FlattersTier,
+    /// Keeps no worker for critical work (ADM-22).
+    Unreserved,
+    /// Refuses its health check as well (ADM-18).
+    SickWhenBusy,
 }
 
 impl ServerMutant {
@@ -88,12 +108,22 @@ impl ServerMutant {
             Self::DeafToKeys => "ADM-20",
             Self::ForgetsKeys => "ADM-13",
             Self::PunishesFields => "ADM-14",
+            Self::WideWait => "ADM-16",
             Self::HidesAdmin => "ADM-23",
             Self::NoBudgets => "ADM-24",
             Self::NoSlowStart => "ADM-28",
             Self::DeafToOthers => "SRQ-04",
             Self::SilentSpec => "SRV-29",
             Self::NoGrease => "VER-05",
+            Self::TrustsItsData => "ADM-07",
+            Self::StateStuck => "ADM-09",
+            Self::StrictFields => "SRQ-09",
+            Self::Detached => "SRQ-10",
+            Self::SilentDegraded => "SRV-20",
+            Self::SilentQuota => "SRV-23",
+            Self::FlattersTier => "SRQ-06",
+            Self::Unreserved => "ADM-22",
+            Self::SickWhenBusy => "ADM-18",
         }
     }
 
@@ -131,6 +161,21 @@ impl ServerMutant {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Whether a request is refused before the server sees it, and with which status.
+    pub fn refuses(self, path: &str, headers: &HeaderMap) -> Option<StatusCode> {
+        let malformed = |name: &str| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.is_some_and(|text| text.parse::<u64>().is_err())
+        };
+        match self {
+            Self::StrictFields if malformed("overload-attempt") || malformed("overload-cost-ms") => {
+                Some(StatusCode::BAD_REQUEST)
+            }
+            Self::SickWhenBusy if path == "/healthz" => Some(StatusCode::SERVICE_UNAVAILABLE),
+            _ => None,
         }
     }
 
@@ -196,6 +241,20 @@ impl ServerMutant {
                 change(body, &[("retry_after_max_ms", json!(after + 120_000))]);
             }
             Self::BodyStatus => change(body, &[("status", json!(500))]),
+            Self::SilentQuota => {
+                headers.remove("ratelimit");
+                headers.remove("ratelimit-policy");
+            }
+            Self::FlattersTier => {
+                let signal = headers.get(field_name::OVERLOAD_SIGNAL);
+                let flattering = signal
+                    .and_then(|value| value.to_str().ok())
+                    .map(|signal| signal.replace("tier=deferrable", "tier=critical"));
+                if let Some(value) = flattering.and_then(|signal| HeaderValue::from_str(&signal).ok()) {
+                    headers.insert(field_name::OVERLOAD_SIGNAL, value);
+                }
+                change(body, &[("tier", json!("critical"))]);
+            }
             _ => {}
         }
         if headers.contains_key(header::CONTENT_LENGTH) {

@@ -234,6 +234,8 @@ fn a_standstill_excuses_what_is_late_and_never_what_is_early() {
     let late = judged(600.0, (150.0, 598.0));
     assert!(!ok(&late) && late.is_excused(), "{late:?}");
     assert!(!judged(600.0, (150.0, 300.0)).is_excused());
+    // A short one at the end does not explain seconds.
+    assert!(!judged(5800.0, (5780.0, 5799.0)).is_excused());
     let early = judged(90.0, (10.0, 89.0));
     assert!(!ok(&early) && !early.is_excused(), "{early:?}");
 }

@@ -6,17 +6,20 @@
 
 pub(crate) mod judge;
 mod judge_fields;
-mod judge_result;
+pub(crate) mod judge_result;
 #[cfg(test)]
 mod judge_tests;
 pub(crate) mod origin;
-mod reader;
+pub(crate) mod reader;
+pub(crate) mod record;
+#[cfg(test)]
+mod recorded;
 pub mod script;
 pub(crate) mod seen;
 pub mod spec;
 mod spread;
 pub(crate) mod still;
-mod timeline;
+pub(crate) mod timeline;
 pub mod wire;
 
 use std::sync::Arc;
@@ -28,7 +31,7 @@ use serde_json::{Map, Value, json};
 pub use spec::ClientCase;
 
 use crate::adapter::{Adapter, AdapterError, AdapterPool, COMMAND_LIMIT};
-use crate::case::Case;
+use crate::case::{Body, Case, CaseSet, Level};
 use crate::clock;
 use crate::run::RunContext;
 use crate::vector;
@@ -86,6 +89,23 @@ pub async fn run_case(
         "inconclusive: the program or the machine stood still in every play, for up to {} ms, and that explains what was seen",
         longest.as_millis()
     )))
+}
+
+/// Judges the record of a case again: what `--record` wrote, without a socket, a clock or the program.
+///
+/// # Errors
+/// The text is no record of a client case that `set` knows.
+pub fn rejudge(set: &CaseSet, text: &str) -> Result<(String, Level, Findings), String> {
+    let (id, played) = record::read(text, clock::now())?;
+    let case = set
+        .cases
+        .iter()
+        .find(|case| case.id == id)
+        .ok_or_else(|| format!("there is no case {id:?}"))?;
+    let Body::Client(body) = &case.body else {
+        return Err(format!("case {id:?} is not one of an HTTP client"));
+    };
+    Ok((id, case.level, judge(body, &played)))
 }
 
 /// Plays the calls of a case once and hands back what both witnesses saw, without a judgement. Calls that are still
@@ -207,7 +227,11 @@ impl Drive<'_> {
             stills,
             metrics,
         };
-        Ok((judge(self.body, &played), longest))
+        let mut findings = judge(self.body, &played);
+        if self.context.records() {
+            findings.record = record::lines(self.id, &played);
+        }
+        Ok((findings, longest))
     }
 
     fn shared_client(&self) -> String {
@@ -378,7 +402,8 @@ impl Drive<'_> {
     }
 }
 
-fn reply_of(reply: Result<Map<String, Value>, AdapterError>) -> Reply {
+/// What a reply to `call` says.
+pub(crate) fn reply_of(reply: Result<Map<String, Value>, AdapterError>) -> Reply {
     match reply {
         Err(error) => Reply::Broke(error.to_string()),
         Ok(mut reply) => match reply.remove("result") {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::judge::{CallView, ms};
 use super::seen::Reply;
 use super::spec::{Group, Port};
-use crate::verdict::Findings;
+use crate::verdict::{Findings, Measured, millis_of};
 
 /// How many calls of a group are shown.
 const MAX_SHOWN: usize = 5;
@@ -63,4 +63,33 @@ pub(crate) fn show(findings: &mut Findings, group: &Group, calls: &[CallView<'_>
             group.name
         ));
     }
+}
+
+/// The figures of each call: requests, gaps and what came out.
+pub(crate) fn measure(findings: &mut Findings, calls: &[CallView<'_>]) {
+    for call in calls {
+        let gaps = (1..call.requests.len()).filter_map(|k| call.gap(k));
+        findings.measure(Measured {
+            call: call.seen.name().to_owned(),
+            requests: call.requests.len(),
+            gaps_ms: gaps.map(millis_of).collect(),
+            outcome: outcome(&call.seen.reply),
+            elapsed_ms: millis_of(call.seen.returned.saturating_duration_since(call.seen.sent)),
+        });
+    }
+}
+
+fn outcome(reply: &Reply) -> String {
+    let said = match reply {
+        Reply::Broke(_) => return "no proper reply".to_owned(),
+        Reply::Said(said) => said,
+    };
+    let words = ["kind", "status", "why"]
+        .iter()
+        .filter_map(|key| match said.get(*key) {
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(Value::Number(number)) => Some(number.to_string()),
+            _ => None,
+        });
+    words.collect::<Vec<_>>().join(" ")
 }

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use super::spec::Port;
 
 /// One request that came in, and what was done with it.
@@ -47,7 +49,8 @@ impl Exchange {
 }
 
 /// What happened on one port.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Connections {
     /// Accepted in all.
     pub accepted: u64,

@@ -12,6 +12,7 @@ use super::spec::{GrpcClientCase, GrpcGroup};
 use crate::adapter::{Adapter, AdapterError, AdapterPool, COMMAND_LIMIT};
 use crate::case::Case;
 use crate::client_drive::judge::{Played, judge};
+use crate::client_drive::record;
 use crate::client_drive::seen::{CallSeen, Reply};
 use crate::client_drive::spec::{ClientCase, Group, Port, Start, Who};
 use crate::client_drive::still::Stills;
@@ -71,6 +72,9 @@ pub(crate) async fn run_case(
     let mut findings = judge(&as_client_case(body), &played);
     for (group, calls) in body.calls.iter().zip(&played.groups) {
         judge_requests(&mut findings, group, calls, &played.log);
+    }
+    if context.records() {
+        findings.record = record::lines(&case.id, &played);
     }
     Ok(findings)
 }

@@ -8,6 +8,7 @@ mod answer;
 mod judge;
 #[cfg(test)]
 mod judge_tests;
+mod record;
 pub mod spec;
 
 use std::sync::Arc;
@@ -102,7 +103,12 @@ pub async fn run_case(
         started,
         slack: context.slack,
     };
-    Ok(judge::judge(body, &played))
+    let mut findings = judge::judge(body, &played);
+    record::measure(&played, &mut findings);
+    if context.records() {
+        findings.record = record::lines(&case.id, &played);
+    }
+    Ok(findings)
 }
 
 struct Stage<'a> {

@@ -5,7 +5,7 @@
 //! until it refuses would leave its successors with a bad name, and the verdicts would depend on their order. So each case is
 //! a caller of its own, and a crowd (a send whose identity holds `{i}`) is one caller a request. On loopback, where all of
 //! 127.0.0.0/8 is this machine, that is an address each; elsewhere all come from one address, and what the server says about
-//! that caller is waited out (see [`super::patience`]).
+//! that caller is waited out (see `patience`).
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 

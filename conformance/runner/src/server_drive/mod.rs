@@ -28,6 +28,7 @@ pub mod page;
 mod patience;
 pub mod play;
 pub mod probe;
+pub(crate) mod record;
 #[cfg(test)]
 mod recorded;
 pub mod reject;
@@ -181,6 +182,10 @@ async fn on(stage: &Stage, body: &ServerCase, context: &RunContext, fixtures: bo
         findings.saw("one witness only: no metrics page was given, so that its checks were left out");
     }
     tell(&evidence, &mut findings);
+    record::measure(&evidence, &mut findings);
+    if context.records() {
+        findings.record = record::lines(&evidence, context);
+    }
     Ok(findings)
 }
 

@@ -6,7 +6,7 @@ use crate::case::Range;
 
 /// What must be seen of each call of a group. `requests` and one of `result` and `results` are needed, because a
 /// pass needs both witnesses.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// Requests of each call.

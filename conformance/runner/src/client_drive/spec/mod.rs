@@ -6,7 +6,7 @@ pub use expect::*;
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::script::Step;
@@ -71,7 +71,7 @@ fn default_watch_ms() -> u64 {
 }
 
 /// One of the two ports that the runner listens on for a case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Port {
     /// Where calls go unless a group says otherwise.
