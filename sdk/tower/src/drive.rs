@@ -6,15 +6,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
 use holdoff_contract::vocabulary::Vocabulary;
-use holdoff_policy::{
-    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Send as Sending, StopReason,
-};
+use holdoff_policy::{Action, Finish, Outcome, Send as Sending};
 use http::{HeaderMap, Response};
 use http_body::Body;
 use tracing::{Instrument, Span};
@@ -24,17 +21,20 @@ use crate::carrier::{Answered, Carrier, Readiness};
 use crate::clock;
 use crate::context::Watch;
 use crate::error::{BoxError, Error, Failure};
-use crate::options::{CallOptions, CallReport};
+use crate::options::CallOptions;
 use crate::plan::Plan;
 use crate::reject::{self, Receipt};
+use crate::running::{Running, attempt_span, call_span};
 use crate::service::Shared;
-use crate::telemetry::{Buffer, Waits};
+
+/// How a call ends.
+pub(crate) type Ended<C> = Result<Answered<<C as Carrier>::Answer, <C as Carrier>::Body>, Error>;
 
 /// A call that is settled and not yet sent.
 pub(crate) struct Begun {
-    span: Span,
+    pub(crate) span: Span,
     watch: Watch,
-    plan: Plan,
+    pub(crate) plan: Plan,
 }
 
 impl Begun {
@@ -57,7 +57,7 @@ pub(crate) async fn drive<C: Carrier>(
     carrier: &mut C,
     begin: impl FnOnce(&C) -> Begun,
     shared: &Shared,
-) -> Result<Answered<C::Answer, C::Body>, Error> {
+) -> Ended<C> {
     let mut begun = begin(carrier);
     let now = clock::now();
     let mut call = Running::start(carrier, &begun.plan, shared, now);
@@ -105,7 +105,7 @@ fn apart<'a, C: Carrier>(
     call: Running<'a>,
     turn: (Turn<'a, C>, Instant),
     span: &'a Span,
-) -> Apart<impl Future<Output = Result<Answered<C::Answer, C::Body>, Error>>> {
+) -> Apart<impl Future<Output = Ended<C>>> {
     let rest = go_on(carrier, plan, call, turn, span);
     Apart(Box::pin(rest.instrument(span.clone())))
 }
@@ -122,14 +122,14 @@ impl<F: Future> Future for Apart<F> {
 }
 
 /// How a call begins.
-enum First<'a, C: Carrier> {
+pub(crate) enum First<'a, C: Carrier> {
     /// A request is made, to be sent with that limit to whoever speaks so.
     Begun(Option<Instant>, &'a Vocabulary),
     Otherwise(Turn<'a, C>),
 }
 
 /// What is to be done next.
-enum Turn<'a, C: Carrier> {
+pub(crate) enum Turn<'a, C: Carrier> {
     Ask,
     Act(Action),
     Send(Sending, Option<Span>),
@@ -138,7 +138,7 @@ enum Turn<'a, C: Carrier> {
 }
 
 /// What sending brought.
-enum Sent<A> {
+pub(crate) enum Sent<A> {
     Answered(A),
     Failed(BoxError),
     RanOut,
@@ -164,7 +164,7 @@ async fn go_on<C: Carrier>(
     mut call: Running<'_>,
     (mut turn, mut now): (Turn<'_, C>, Instant),
     call_span: &Span,
-) -> Result<Answered<C::Answer, C::Body>, Error> {
+) -> Ended<C> {
     let shared = call.shared;
     let mut last = Last::<C>::Nothing;
     let mut unready = None;
@@ -327,7 +327,7 @@ fn spent() -> Error {
 }
 
 /// What the last attempt left behind.
-enum Last<C: Carrier> {
+pub(crate) enum Last<C: Carrier> {
     Nothing,
     Answer(C::Answer),
     /// Boxed: it is kept in the call's future, and there is none most of the time.
@@ -354,194 +354,4 @@ async fn settle<B: Body<Data = Bytes>>(unwanted: Option<Box<ResponseBody<B>>>, u
     if let Some(body) = unwanted {
         Box::pin(reject::drain(*body, until)).await;
     }
-}
-
-/// A call under way. Dropping it cancels it, so that its charge and its place among the waiting go back whatever
-/// ends it (CLI-17).
-struct Running<'a> {
-    call: Call,
-    destination: Arc<Mutex<Destination>>,
-    shared: &'a Shared,
-    waits: Waits,
-}
-
-impl<'a> Running<'a> {
-    fn start<C: Carrier>(carrier: &C, plan: &Plan, shared: &'a Shared, now: Instant) -> Self {
-        let destination = plan.destination(carrier, |scheme, authority| {
-            shared.destinations.get(scheme, authority)
-        });
-        let policy = Arc::clone(plan.policy().unwrap_or(&shared.policy));
-        Self {
-            call: Call::new(policy, plan.spec(carrier), now),
-            destination,
-            shared,
-            waits: Waits::default(),
-        }
-    }
-
-    /// Makes the first send's request where nothing is in its way and nobody listens: a span has to be entered first.
-    fn first<C: Carrier>(&mut self, carrier: &mut C, begun: &mut Begun, now: Instant) -> First<'a, C> {
-        if !begun.span.is_disabled() || !carrier.is_ready() {
-            return First::Otherwise(Turn::Ask);
-        }
-        let send = match self.next_action(now) {
-            Action::Send(send) => send,
-            action => return First::Otherwise(Turn::Act(action)),
-        };
-        let span = attempt_span(carrier, &send);
-        if !span.is_disabled() {
-            return First::Otherwise(Turn::Send(send, Some(span)));
-        }
-        let vocabulary = begun.plan.vocabulary(carrier, &send, self.shared);
-        // Where there is no request, there is none to send either.
-        let _ = begun.plan.begin(carrier, &send, self.shared);
-        First::Begun(self.limit(now), vocabulary)
-    }
-
-    /// What an answer means that says all with its status, and is not to be followed anywhere.
-    fn glance<C: Carrier>(
-        &self,
-        carrier: &C,
-        answer: &C::Answer,
-        vocabulary: &Vocabulary,
-    ) -> Option<Outcome> {
-        if self.shared.dialect.is_some() {
-            return None;
-        }
-        match reject::at_a_glance(C::status(answer), vocabulary)? {
-            Outcome::Success => Some(Outcome::Success),
-            Outcome::Answered if !carrier.leads_on(answer) => Some(Outcome::Answered),
-            _ => None,
-        }
-    }
-
-    /// Hands on an answer.
-    fn deliver<C: Carrier>(&self, mut answer: C::Answer, span: &Span) -> Answered<C::Answer, C::Body> {
-        let (attempts, waited) = (self.call.attempts(), self.call.waited());
-        span.record("holdoff.attempts", attempts);
-        C::extensions_mut(&mut answer).insert(CallReport { attempts, waited });
-        Answered::AsItCame(answer)
-    }
-
-    /// Hands on what the last attempt brought, or the reason why the call stopped.
-    fn end<C: Carrier>(
-        &self,
-        finish: Finish,
-        last: Last<C>,
-        span: &Span,
-    ) -> Result<Answered<C::Answer, C::Body>, Error> {
-        let (attempts, waited) = (self.call.attempts(), self.call.waited());
-        span.record("holdoff.attempts", attempts);
-        if let Finish::GiveUp(give_up) = finish {
-            span.record("holdoff.gave_up", give_up.why.as_str());
-            let failed = match last {
-                Last::Failed(failure, error) => Some((failure, error)),
-                Last::Nothing | Last::Answer(_) | Last::Opened(_) => None,
-            };
-            return Err(Error::gave_up(give_up, failed));
-        }
-        match last {
-            Last::Answer(mut answer) => {
-                C::extensions_mut(&mut answer).insert(CallReport { attempts, waited });
-                Ok(Answered::AsItCame(answer))
-            }
-            Last::Opened(mut response) => {
-                response.extensions_mut().insert(CallReport { attempts, waited });
-                Ok(Answered::LookedInto(response))
-            }
-            Last::Failed(failure, error) => {
-                // The policy took it for an answer, since it is not tried again; here it is known for a failure.
-                let mut events = Buffer::default();
-                events.emit(Event::GaveUp(StopReason::Transport));
-                events.flush(&self.shared.counters, &mut Waits::default());
-                let give_up = GiveUp {
-                    why: StopReason::Transport,
-                    last: self.call.last_refusal().cloned(),
-                    attempts,
-                    waited,
-                    retry_in: None,
-                };
-                Err(Error::gave_up(give_up, Some((failure, error))))
-            }
-            Last::Nothing => Err(Error::request("there is no answer to deliver")),
-        }
-    }
-
-    /// Where the call's time ends.
-    fn limit(&self, now: Instant) -> Option<Instant> {
-        clock::after(now, self.call.time_left(now)?)
-    }
-
-    fn next_action(&mut self, now: Instant) -> Action {
-        let mut events = Buffer::default();
-        let action = self.call.next_action(
-            now,
-            &mut lock(&self.destination),
-            &mut self.shared.entropy.draw(),
-            &mut events,
-        );
-        events.flush(&self.shared.counters, &mut self.waits);
-        action
-    }
-
-    /// Tells the policy what came, and when that was told.
-    fn on_outcome(&mut self, received: Instant, outcome: Outcome) -> Instant {
-        // Only a refusal takes time to read.
-        let now = match &outcome {
-            Outcome::Success | Outcome::Answered => received,
-            _ => clock::now(),
-        };
-        let mut events = Buffer::default();
-        self.call.on_outcome(
-            received,
-            now,
-            outcome,
-            &mut lock(&self.destination),
-            &mut self.shared.entropy.draw(),
-            &mut events,
-        );
-        events.flush(&self.shared.counters, &mut self.waits);
-        now
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        if self.call.has_ended() {
-            return;
-        }
-        let mut events = Buffer::default();
-        self.call
-            .cancel(clock::now(), &mut lock(&self.destination), &mut events);
-        events.flush(&self.shared.counters, &mut self.waits);
-    }
-}
-
-/// The policy leaves no destination half changed, so a lock that is poisoned by a panic elsewhere is as good as new.
-fn lock(destination: &Mutex<Destination>) -> MutexGuard<'_, Destination> {
-    destination.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The span of one attempt, by the OpenTelemetry names. No path and no query: they may hold secrets.
-fn attempt_span<C: Carrier>(carrier: &C, send: &Sending) -> Span {
-    // The fields are worked out only where somebody wants the span.
-    tracing::debug_span!(
-        "holdoff.attempt",
-        http.request.method = carrier.method().as_str(),
-        http.request.resend_count = send.number.saturating_sub(1),
-        server.address = &*carrier.origin().1,
-        overload.tier = send.tier.map(|tier| tier.as_str()),
-        http.response.status_code = tracing::field::Empty,
-    )
-}
-
-/// The span of a call over all its attempts and waits.
-fn call_span<C: Carrier>(carrier: &C) -> Span {
-    tracing::debug_span!(
-        "holdoff.call",
-        http.request.method = carrier.method().as_str(),
-        server.address = &*carrier.origin().1,
-        holdoff.attempts = tracing::field::Empty,
-        holdoff.gave_up = tracing::field::Empty,
-    )
 }
