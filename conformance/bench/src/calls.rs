@@ -1,5 +1,5 @@
 //! What does obeying cost when nothing is wrong? Almost every call is answered at once, so that is the call to
-//! measure: the same request through five clients to the same server, one call each in turn, over one kept connection
+//! measure: the same request through six clients to the same server, one call each in turn, over one kept connection
 //! each. Plain reqwest (its retries off) is what the others are compared with.
 //!
 //! What ran just before a call decides which of its code and data the processor still has at hand: that alone makes two
@@ -73,7 +73,7 @@ impl Shape {
 }
 
 /// How many are compared.
-const MANY: usize = 5;
+const MANY: usize = 6;
 
 /// Who is compared, in the order of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,9 @@ pub enum Contestant {
     Holdoff,
     /// reqwest, its retries off, saying what ours says: the part of the cost that the contract's request fields are.
     ByHand,
+    /// reqwest, its retries off, with a time limit. The POST has one for everybody: there it is the first client once
+    /// more, and shows how far two that are the same differ.
+    Limited,
 }
 
 /// Everybody, plain reqwest first.
@@ -97,6 +100,7 @@ pub const CONTESTANTS: [Contestant; MANY] = [
     Contestant::ReqwestRetry,
     Contestant::Holdoff,
     Contestant::ByHand,
+    Contestant::Limited,
 ];
 
 impl Contestant {
@@ -113,6 +117,7 @@ impl Contestant {
             Self::ReqwestRetry => "reqwest-retry",
             Self::Holdoff => "holdoff",
             Self::ByHand => "by-hand",
+            Self::Limited => "limited",
         }
     }
 
@@ -135,6 +140,7 @@ impl Contestant {
             }
             Self::Holdoff => Client::Holdoff(holdoff::Client::new()),
             Self::ByHand => Client::ByHand(plain().build()?),
+            Self::Limited => Client::Limited(plain().build()?),
         })
     }
 }
@@ -169,6 +175,7 @@ enum Client {
     Middleware(ClientWithMiddleware),
     Holdoff(holdoff::Client),
     ByHand(reqwest::Client),
+    Limited(reqwest::Client),
 }
 
 /// One client's figures, one entry a round.
@@ -214,6 +221,7 @@ pub const NAMES: [&str; MANY] = [
     "reqwest-middleware + reqwest-retry",
     "holdoff::Client",
     "reqwest, no retries, with Holdoff's fields set by hand",
+    "reqwest, no retries, with a time limit",
 ];
 
 impl Client {
@@ -227,7 +235,8 @@ impl Client {
                 let call = client.get(url);
                 call.header(field_name::OVERLOAD_ATTEMPT, 1).send().await?
             }
-            (Self::Plain(client), Shape::Post) => {
+            (Self::Limited(client), Shape::Get) => client.get(url).timeout(LIMIT).send().await?,
+            (Self::Plain(client) | Self::Limited(client), Shape::Post) => {
                 client.post(url).timeout(LIMIT).json(payload).send().await?
             }
             (Self::Middleware(client), Shape::Post) => {

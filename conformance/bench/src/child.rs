@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 
 use crate::host::Host;
 
-/// The argument that makes this program the server of [`Server`].
+/// The argument that makes this program the server that callers under measure call.
 pub const SERVE: &str = "--serve-calls";
 
 /// Answers every call with `ok` until standard input ends, which it does when whoever started it is gone. `told` is

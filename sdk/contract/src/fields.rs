@@ -198,6 +198,26 @@ impl RequestFields {
     /// Sets every field that has a value, and removes the others, replacing what stood there. Durations are written
     /// as whole milliseconds, rounded down: a deadline must not grow.
     pub fn write(&self, headers: &mut HeaderMap) {
+        // Looking at the names that are there costs less than looking up seven that are mostly not.
+        let had_some = headers.keys().any(|name| is_ours(name.as_str()));
+        match self {
+            // Most first sends say no more.
+            Self {
+                deadline: None,
+                tier: None,
+                task_class: None,
+                tenant: None,
+                attempt: Some(Attempt::FIRST),
+                cost: None,
+                idempotency_key: None,
+            } if !had_some => {
+                headers.insert(header::OVERLOAD_ATTEMPT, HeaderValue::from_static("1"));
+            }
+            _ => self.write_all(headers, had_some),
+        }
+    }
+
+    fn write_all(&self, headers: &mut HeaderMap, had_some: bool) {
         // Integers and tokens are their own serialization; only strings may have to be escaped.
         let ms = |duration: Duration| HeaderValue::from(whole_ms(duration));
         let string = |text: &str| {
@@ -209,8 +229,6 @@ impl RequestFields {
             Attempt::FIRST => HeaderValue::from_static("1"),
             later => HeaderValue::from(u16::from(later.get())),
         };
-        // Looking at the names that are there costs less than looking up seven that are mostly not.
-        let had_some = headers.keys().any(|name| is_ours(name.as_str()));
         let mut put = |field: usize, value: Option<HeaderValue>| match value {
             Some(value) => drop(headers.insert(&FIELDS[field], value)),
             None if had_some => drop(headers.remove(&FIELDS[field])),

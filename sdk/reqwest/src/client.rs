@@ -1,6 +1,5 @@
 //! The client.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use holdoff_tower::carrier::Answered;
@@ -124,10 +123,11 @@ impl Client {
     pub async fn execute_with(&self, request: Request, mut options: CallOptions) -> Result<Response, Error> {
         options.deadline = options.deadline.or_else(|| request.timeout().copied());
         let mut parcel = self.parcel(request, Maker::Others);
-        let answered = pin!(self.layer().carry(&mut parcel, options)).await?;
-        Ok(handed_on(answered))
+        let options = Some(Box::new(options));
+        Ok(handed_on(self.layer().carry(&mut parcel, options).await?))
     }
 
+    #[inline(always)]
     pub(crate) fn parcel(&self, request: Request, maker: Maker) -> Parcel<'_> {
         Parcel::new(&self.shared.transport, request, maker)
     }
@@ -152,11 +152,12 @@ impl Default for Client {
 pub(crate) fn handed_on(answered: Answered<Response, Answer>) -> Response {
     match answered {
         Answered::AsItCame(response) => response,
-        Answered::LookedInto(response) => into_reqwest(response),
+        Answered::LookedInto(response) => into_reqwest(*response),
     }
 }
 
-/// reqwest's own response again: the one that came where nothing was read of its body, as of almost every answer.
+/// reqwest's own response again: the one that came where nothing was read of its body.
+#[cold]
 fn into_reqwest(response: http::Response<ResponseBody<Answer>>) -> Response {
     let (parts, body) = response.into_parts();
     let body = match body.into_inner() {

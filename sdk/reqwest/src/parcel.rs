@@ -5,6 +5,7 @@
 //! our own fields stand in it, since a table without fields costs nothing to copy.
 
 use std::borrow::Cow;
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -34,7 +35,7 @@ pub(crate) struct Parcel<'a> {
     transport: &'a Transport,
     maker: Maker,
     /// As the caller made it; without the body where that is a stream.
-    kept: Request,
+    kept: Box<Request>,
     replay: bool,
     /// The request to be sent next: at first the caller's own.
     next: Option<Request>,
@@ -45,15 +46,10 @@ pub(crate) struct Parcel<'a> {
 }
 
 impl<'a> Parcel<'a> {
+    /// Inlined, so that the request is not moved from place to place.
+    #[inline(always)]
     pub(crate) fn new(transport: &'a Transport, mut request: Request, maker: Maker) -> Self {
-        let mut replay = true;
-        let kept = copy(&request, maker).unwrap_or_else(|| {
-            replay = false;
-            let stream = request.body_mut().take();
-            let without = copy(&request, maker).unwrap_or_else(|| bare(&request));
-            *request.body_mut() = stream;
-            without
-        });
+        let (kept, replay) = keep(&mut request, maker);
         Self {
             transport,
             maker,
@@ -82,6 +78,20 @@ impl<'a> Parcel<'a> {
     }
 }
 
+/// What is kept of a request, and whether that is all of it.
+fn keep(request: &mut Request, maker: Maker) -> (Box<Request>, bool) {
+    if maker == Maker::Builder && request.body().is_none() {
+        return (Box::new(bare(request)), true);
+    }
+    if let Some(copy) = copy(request, maker) {
+        return (Box::new(copy), true);
+    }
+    let stream = request.body_mut().take();
+    let without = copy(request, maker).unwrap_or_else(|| bare(request));
+    *request.body_mut() = stream;
+    (Box::new(without), false)
+}
+
 /// Up to so many bytes a body is copied: reqwest can share it, but does so only together with a table of settings, which
 /// costs more than copying these.
 const SHORT_BODY: usize = 4096;
@@ -104,6 +114,7 @@ fn copy(request: &Request, maker: Maker) -> Option<Request> {
 }
 
 /// The same request without its body and without reqwest's settings.
+#[inline]
 fn bare(request: &Request) -> Request {
     let mut copy = Request::new(request.method().clone(), request.url().clone());
     *copy.version_mut() = request.version();
@@ -122,6 +133,7 @@ fn at(url: &Url, (scheme, authority): (&str, &str)) -> Option<Url> {
 impl Carrier for Parcel<'_> {
     type Body = Answer;
     type Answer = Response;
+    type Error = reqwest::Error;
 
     /// reqwest is given what is left of the call's deadline as a limit of its own.
     const KEEPS_LIMIT: bool = true;
@@ -168,24 +180,31 @@ impl Carrier for Parcel<'_> {
         Some(next.headers_mut())
     }
 
-    async fn send(
+    fn send(&mut self) -> Option<impl Future<Output = reqwest::Result<Response>> + Send> {
+        Some(self.transport.client.execute(self.next.take()?))
+    }
+
+    fn told(error: reqwest::Error) -> BoxError {
+        told(error)
+    }
+
+    fn leads_on(&self, answer: &Response) -> bool {
+        matches!(self.transport.redirects, Redirects::Ours { .. }) && crosses(answer).is_some()
+    }
+
+    async fn follow(
         &mut self,
+        answer: Response,
         limit: Option<Instant>,
         fields: &(dyn Fn(&mut HeaderMap) + Sync),
     ) -> Result<Response, BoxError> {
-        let client = &self.transport.client;
-        let request = self.next.take().ok_or("there is no request to send")?;
-        let response = client.execute(request).await.map_err(told)?;
         let Redirects::Ours { max } = self.transport.redirects else {
-            return Ok(response);
+            return Ok(answer);
         };
-        let Some(next) = crosses(&response) else {
-            return Ok(response);
+        let Some((next, sent)) = crosses(&answer).zip(self.sent(fields)) else {
+            return Ok(answer);
         };
-        let Some(sent) = self.sent(fields) else {
-            return Ok(response);
-        };
-        let followed = follow(client, max, (sent, self.replay), response, next);
+        let followed = follow(&self.transport.client, max, (sent, self.replay), answer, next);
         let in_time = Box::pin(within(limit, followed)).await;
         in_time.ok_or("the time limit ran out during a redirect")?
     }

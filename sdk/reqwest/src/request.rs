@@ -1,7 +1,7 @@
 //! One request, in reqwest's manner.
 
 use std::fmt::Display;
-use std::pin::pin;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ use crate::parcel::Maker;
 pub struct RequestBuilder {
     client: Client,
     request: reqwest::RequestBuilder,
-    options: CallOptions,
+    /// Boxed, since most calls ask for nothing and a builder is moved about.
+    options: Option<Box<CallOptions>>,
     invalid: Option<Error>,
 }
 
@@ -32,7 +33,7 @@ impl RequestBuilder {
         Self {
             client,
             request,
-            options: CallOptions::new(),
+            options: None,
             invalid: None,
         }
     }
@@ -42,13 +43,17 @@ impl RequestBuilder {
         self
     }
 
+    fn options(&mut self) -> &mut CallOptions {
+        self.options.get_or_insert_default()
+    }
+
     fn set<T, V>(mut self, value: T, put: impl FnOnce(&mut CallOptions, V)) -> Self
     where
         T: TryInto<V>,
         T::Error: Into<BoxError>,
     {
         match value.try_into() {
-            Ok(value) => put(&mut self.options, value),
+            Ok(value) => put(self.options(), value),
             Err(error) => return self.fail(error),
         }
         self
@@ -83,7 +88,7 @@ impl RequestBuilder {
         match ByHand::read(&name, &value) {
             Ok(ByHand::Header) => self.map(|request| request.header(name, value)),
             Ok(ByHand::Field(said)) => {
-                invalid::take_over(*said, &mut self.options);
+                invalid::take_over(*said, self.options());
                 self
             }
             Err(error) => self.fail(error),
@@ -149,7 +154,7 @@ impl RequestBuilder {
     /// field can say: a longer one counts as 24 h. Zero ends the call before its first send. Default: the client's, else
     /// none.
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.options.deadline = Some(deadline);
+        self.options().deadline = Some(deadline);
         self
     }
 
@@ -161,7 +166,7 @@ impl RequestBuilder {
 
     /// How much the work matters when not all of it can be done. Default: the client's, else not said (deferrable).
     pub fn tier(mut self, tier: Tier) -> Self {
-        self.options.tier = Some(tier);
+        self.options().tier = Some(tier);
         self
     }
 
@@ -195,40 +200,40 @@ impl RequestBuilder {
 
     /// An estimate of the work, for the server to charge; one over 24 h counts as 24 h.
     pub fn cost(mut self, cost: Duration) -> Self {
-        self.options.cost = Some(cost);
+        self.options().cost = Some(cost);
         self
     }
 
     /// The request that this call is made in answer to: its deadline and tier bind this call, and retries stay with
     /// one layer (CONTRACT section 6).
     pub fn incoming(mut self, incoming: Incoming) -> Self {
-        self.options.incoming = Some(incoming);
+        self.options().incoming = Some(incoming);
         self
     }
 
     /// Says that the call changes nothing, whatever its method says (a search by POST, say), so that a request which
     /// it is made for need not say applied=maybe afterwards (INT-08).
     pub fn reads_only(mut self) -> Self {
-        self.options.reads_only = true;
+        self.options().reads_only = true;
         self
     }
 
     /// When to try again and when to stop, for this call only. Default: the client's.
     pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
-        self.options.policy = Some(policy.into());
+        self.options().policy = Some(policy.into());
         self
     }
 
     /// Whose call it is, for what a server says of one caller only (scope tenant). Default: the tenant where it is
     /// sent, else the credential in the request.
     pub fn caller(mut self, caller: CallerKey) -> Self {
-        self.options.caller = Some(caller);
+        self.options().caller = Some(caller);
         self
     }
 
     /// Has the call tell how far it is, for callers that may drop it before its end.
     pub fn progress(mut self, progress: &Progress) -> Self {
-        self.options.progress = Some(progress.clone());
+        self.options().progress = Some(progress.clone());
         self
     }
 
@@ -239,7 +244,10 @@ impl RequestBuilder {
     pub fn build(self) -> Result<(reqwest::Request, CallOptions), Error> {
         match self.invalid {
             Some(error) => Err(error),
-            None => Ok((self.request.build().map_err(unbuilt)?, self.options)),
+            None => {
+                let options = self.options.map_or_else(CallOptions::new, |options| *options);
+                Ok((self.request.build().map_err(unbuilt)?, options))
+            }
         }
     }
 
@@ -262,16 +270,32 @@ impl RequestBuilder {
     /// # Errors
     /// [`Error::is_request`] where the request could not be built, [`Error::is_overloaded`] where the server refused
     /// it, else a failure of the transport or the end of the deadline.
-    pub async fn send(self) -> Result<Response, Error> {
-        if let Some(error) = self.invalid {
-            return Err(error);
+    pub fn send(self) -> impl Future<Output = Result<Response, Error>> + Send {
+        let Self {
+            client,
+            request,
+            options,
+            invalid,
+        } = self;
+        async move {
+            if let Some(error) = invalid {
+                return Err(error);
+            }
+            let mut parcel = client.parcel(request.build().map_err(unbuilt)?, Maker::Builder);
+            Ok(handed_on(client.layer().carry(&mut parcel, options).await?))
         }
-        let request = match self.request.build() {
-            Ok(request) => request,
-            Err(error) => return Err(unbuilt(error)),
-        };
-        let mut parcel = self.client.parcel(request, Maker::Builder);
-        let answered = pin!(self.client.layer().carry(&mut parcel, self.options)).await?;
-        Ok(handed_on(answered))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Client;
+
+    #[test]
+    fn the_future_of_a_call_stays_small_since_it_is_moved_when_it_is_awaited() {
+        let call = Client::new().get("http://a.example/").send();
+        let size = size_of_val(&call);
+        // 1648 when this was written, 2976 before the futures around the transport's own were taken out.
+        assert!(size <= 1792, "{size} bytes");
     }
 }

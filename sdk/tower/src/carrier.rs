@@ -27,6 +27,8 @@ pub trait Carrier {
     type Body: Body<Data = Bytes> + Unpin;
     /// An answer.
     type Answer;
+    /// Why there is none.
+    type Error: Into<BoxError>;
 
     /// Whether [`Self::send`] ends at the limit that it is given by itself, with an error. The loop sets no timer of
     /// its own then.
@@ -62,10 +64,25 @@ pub trait Carrier {
     /// instance to ask where it is not the one that the request names. `None` where there is no request any more.
     fn next(&mut self, context: AttemptContext, at: Option<(&str, &str)>) -> Option<&mut HeaderMap>;
 
-    /// Sends what [`Self::next`] made, once. `fields` writes the same fields again into those that the caller set, for a
-    /// carrier that follows redirects.
-    fn send(
+    /// Sends what [`Self::next`] made, once: the transport's own future, and none of ours around it. `None` where there is
+    /// no request.
+    fn send(&mut self) -> Option<impl Future<Output = Result<Self::Answer, Self::Error>> + Send>;
+
+    /// What is told of why there is no answer.
+    fn told(error: Self::Error) -> BoxError {
+        error.into()
+    }
+
+    /// Whether [`Self::follow`] is to be asked for the answer that counts, since this one leads on to it.
+    fn leads_on(&self, answer: &Self::Answer) -> bool {
+        let _ = answer;
+        false
+    }
+
+    /// Follows an answer that leads on. `fields` writes the fields of the attempt again into those that the caller set.
+    fn follow(
         &mut self,
+        answer: Self::Answer,
         limit: Option<Instant>,
         fields: &(dyn Fn(&mut HeaderMap) + Sync),
     ) -> impl Future<Output = Result<Self::Answer, BoxError>> + Send;
@@ -85,8 +102,8 @@ pub trait Carrier {
 pub enum Answered<A, B: Body> {
     /// As the transport handed it over.
     AsItCame(A),
-    /// It had to be looked into; what was read of it is put back.
-    LookedInto(Response<ResponseBody<B>>),
+    /// It had to be looked into; what was read of it is put back. Boxed, since most are not.
+    LookedInto(Box<Response<ResponseBody<B>>>),
 }
 
 /// Whether an attempt can be sent.
@@ -139,10 +156,11 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
     B: ReplayBody + Send,
-    RB: Body<Data = Bytes> + Unpin,
+    RB: Body<Data = Bytes> + Send + Unpin,
 {
     type Body = RB;
     type Answer = Response<RB>;
+    type Error = S::Error;
 
     fn origin(&self) -> (&str, Cow<'_, str>) {
         origin::key(&self.parts.uri)
@@ -203,14 +221,19 @@ where
         Some(next.headers_mut())
     }
 
-    async fn send(
+    fn send(&mut self) -> Option<impl Future<Output = Result<Self::Answer, S::Error>> + Send> {
+        let request = self.next.take()?;
+        self.ready = false;
+        Some(self.service.call(request))
+    }
+
+    async fn follow(
         &mut self,
+        answer: Response<RB>,
         _: Option<Instant>,
         _: &(dyn Fn(&mut HeaderMap) + Sync),
-    ) -> Result<Self::Answer, BoxError> {
-        let request = self.next.take().ok_or("there is no request to send")?;
-        self.ready = false;
-        self.service.call(request).await.map_err(Into::into)
+    ) -> Result<Response<RB>, BoxError> {
+        Ok(answer)
     }
 
     fn status(answer: &Self::Answer) -> StatusCode {

@@ -178,10 +178,11 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches this call, unless its method or its options say that it only reads.
-    pub(crate) fn begin(method: &Method, headers: &HeaderMap, options: &CallOptions) -> Self {
-        let reads = method.is_safe() || options.reads_only;
+    pub(crate) fn begin(method: &Method, headers: &HeaderMap, options: Option<&CallOptions>) -> Self {
+        let reads = method.is_safe() || options.is_some_and(|options| options.reads_only);
         let inbound = if reads { None } else { Inbound::current() };
-        let keyed = || options.idempotency_key.is_some() || headers.contains_key(field_name::IDEMPOTENCY_KEY);
+        let has_key = |options: &CallOptions| options.idempotency_key.is_some();
+        let keyed = || options.is_some_and(has_key) || headers.contains_key(field_name::IDEMPOTENCY_KEY);
         Self {
             // Asked for only where somebody may be told.
             repeatable: inbound.is_some() && (method.is_idempotent() || keyed()),

@@ -4,15 +4,14 @@
 //! get right is bookkeeping: a call that is dropped anywhere gives back what it holds, a connection is freed before
 //! a wait, a service is polled ready before it is called and not kept ready while nobody calls it.
 
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
 use holdoff_contract::vocabulary::Vocabulary;
-use holdoff_policy::{
-    Action, Call, Destination, Event, Events, Finish, GiveUp, Outcome, Send as Sending, StopReason,
-};
+use holdoff_policy::{Action, Finish, Outcome, Send as Sending};
 use http::{HeaderMap, Response};
 use http_body::Body;
 use tracing::{Instrument, Span};
@@ -20,61 +19,118 @@ use tracing::{Instrument, Span};
 use crate::body::ResponseBody;
 use crate::carrier::{Answered, Carrier, Readiness};
 use crate::clock;
+use crate::context::Watch;
 use crate::error::{BoxError, Error, Failure};
-use crate::options::CallReport;
+use crate::options::CallOptions;
 use crate::plan::Plan;
 use crate::reject::{self, Receipt};
+use crate::running::{Running, attempt_span, call_span};
 use crate::service::Shared;
-use crate::telemetry::{Buffer, Waits};
+
+/// How a call ends.
+pub(crate) type Ended<C> = Result<Answered<<C as Carrier>::Answer, <C as Carrier>::Body>, Error>;
+
+/// A call that is settled and not yet sent.
+pub(crate) struct Begun {
+    pub(crate) span: Span,
+    watch: Watch,
+    pub(crate) plan: Plan,
+}
+
+impl Begun {
+    pub(crate) fn new<C: Carrier>(carrier: &C, options: Option<Box<CallOptions>>, shared: &Shared) -> Self {
+        Self {
+            span: call_span(carrier),
+            watch: Watch::begin(carrier.method(), carrier.headers(), options.as_deref()),
+            plan: Plan::new(carrier, options, &shared.defaults, shared.dialect.as_deref()),
+        }
+    }
+}
 
 /// Makes one call: sleeps and sends until the policy says that it is over.
 ///
-/// Almost every call is sent once and answered, so that way is laid out apart: what is large or rarely needed stays in
-/// [`go_on`], which is boxed. Otherwise each call would carry it along, and a big future costs more than everything it
-/// decides. The clock is read when the call begins, when an answer is there, and after a wait.
+/// Almost every call is sent once and answered, so that way is laid out apart, with nothing between the caller and the
+/// transport's own future but this one: futures in between are code and memory that the processor has to fetch, and that
+/// costs more than everything that is decided. What is large or rarely needed stays in [`go_on`], which is boxed. The
+/// clock is read when the call begins, when an answer is there, and after a wait.
 pub(crate) async fn drive<C: Carrier>(
     carrier: &mut C,
-    plan: &mut Plan,
+    begin: impl FnOnce(&C) -> Begun,
     shared: &Shared,
-    call_span: &Span,
-) -> Result<Answered<C::Answer, C::Body>, Error> {
+) -> Ended<C> {
+    let mut begun = begin(carrier);
     let now = clock::now();
-    let mut call = Running::start(carrier, plan, shared, now);
-    let turn = match call.next_action(now) {
-        Action::Send(send) if carrier.is_ready() => {
-            let limit = call.limit(now);
-            let span = attempt_span(carrier, &send);
-            if span.is_disabled() {
-                let vocabulary = plan.vocabulary(carrier, &send, shared);
-                if !plan.begin(carrier, &send, shared) {
-                    return Err(spent());
-                }
-                let sent = pin!(sent(carrier, limit, plan, shared)).await;
-                let received = clock::now();
-                if let Sent::Answered(answer) = sent {
-                    match reject::at_a_glance(C::status(&answer), vocabulary) {
-                        Some(outcome @ (Outcome::Success | Outcome::Answered))
-                            if shared.dialect.is_none() =>
-                        {
-                            call.on_outcome(received, outcome);
-                            return Ok(call.deliver::<C>(answer, call_span));
-                        }
-                        _ => Turn::Came(Sent::Answered(answer), received, limit, vocabulary),
+    let mut call = Running::start(carrier, &begun.plan, shared, now);
+    let turn = match call.first(carrier, &mut begun, now) {
+        First::Begun(limit, vocabulary) => {
+            let Some(sending) = carrier.send() else {
+                return Err(spent());
+            };
+            let sent = match limit {
+                Some(_) if !C::KEEPS_LIMIT => Sent::of_limited(clock::within(limit, sending).await, C::told),
+                _ => Sent::of(sending.await, C::told),
+            };
+            let received = clock::now();
+            match sent {
+                Sent::Answered(answer) => match call.glance(carrier, &answer, vocabulary) {
+                    Some(outcome) => {
+                        call.on_outcome(received, outcome);
+                        begun.watch.end(Ok(C::status(&answer)));
+                        return Ok(call.deliver::<C>(answer, &begun.span));
                     }
-                } else {
-                    Turn::Came(sent, received, limit, vocabulary)
-                }
-            } else {
-                Turn::Send(send, Some(span))
+                    None => Turn::Came(Sent::Answered(answer), received, limit, vocabulary),
+                },
+                sent => Turn::Came(sent, received, limit, vocabulary),
             }
         }
-        action => Turn::Act(action),
+        First::Otherwise(turn) => turn,
     };
-    Box::pin(go_on(carrier, plan, call, (turn, now), call_span)).await
+    let Begun { span, watch, plan } = &mut begun;
+    let result = apart(carrier, plan, call, (turn, now), span).await;
+    watch.end(match &result {
+        Ok(Answered::AsItCame(answer)) => Ok(C::status(answer)),
+        Ok(Answered::LookedInto(response)) => Ok(response.status()),
+        Err(error) => Err(error),
+    });
+    result
+}
+
+/// [`go_on`] in its span and in a box, made and polled out of line: inlined, it would give every call its frame, and all
+/// that the transport does would happen on a part of the stack that nothing else has touched.
+#[cold]
+#[inline(never)]
+fn apart<'a, C: Carrier>(
+    carrier: &'a mut C,
+    plan: &'a mut Plan,
+    call: Running<'a>,
+    turn: (Turn<'a, C>, Instant),
+    span: &'a Span,
+) -> Apart<impl Future<Output = Ended<C>>> {
+    let rest = go_on(carrier, plan, call, turn, span);
+    Apart(Box::pin(rest.instrument(span.clone())))
+}
+
+struct Apart<F>(Pin<Box<F>>);
+
+impl<F: Future> Future for Apart<F> {
+    type Output = F::Output;
+
+    #[inline(never)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+/// How a call begins.
+pub(crate) enum First<'a, C: Carrier> {
+    /// A request is made, to be sent with that limit to whoever speaks so.
+    Begun(Option<Instant>, &'a Vocabulary),
+    Otherwise(Turn<'a, C>),
 }
 
 /// What is to be done next.
-enum Turn<'a, C: Carrier> {
+pub(crate) enum Turn<'a, C: Carrier> {
+    Ask,
     Act(Action),
     Send(Sending, Option<Span>),
     /// An attempt brought this then, with that limit, at whoever speaks so.
@@ -82,10 +138,23 @@ enum Turn<'a, C: Carrier> {
 }
 
 /// What sending brought.
-enum Sent<A> {
+pub(crate) enum Sent<A> {
     Answered(A),
     Failed(BoxError),
     RanOut,
+}
+
+impl<A> Sent<A> {
+    fn of<E>(result: Result<A, E>, told: impl FnOnce(E) -> BoxError) -> Self {
+        match result {
+            Ok(answer) => Self::Answered(answer),
+            Err(error) => Self::Failed(told(error)),
+        }
+    }
+
+    fn of_limited<E>(result: Result<Result<A, E>, clock::RanOut>, told: impl FnOnce(E) -> BoxError) -> Self {
+        result.map_or(Self::RanOut, |result| Self::of(result, told))
+    }
 }
 
 /// The call from anywhere to its end.
@@ -95,13 +164,17 @@ async fn go_on<C: Carrier>(
     mut call: Running<'_>,
     (mut turn, mut now): (Turn<'_, C>, Instant),
     call_span: &Span,
-) -> Result<Answered<C::Answer, C::Body>, Error> {
+) -> Ended<C> {
     let shared = call.shared;
     let mut last = Last::<C>::Nothing;
     let mut unready = None;
     loop {
         let limit = call.limit(now);
         let (received, outcome) = match turn {
+            Turn::Ask => {
+                turn = Turn::Act(call.next_action(now));
+                continue;
+            }
             Turn::Act(Action::Send(send)) => {
                 turn = Turn::Send(send, None);
                 continue;
@@ -139,8 +212,8 @@ async fn go_on<C: Carrier>(
                             return Err(spent());
                         }
                         let attempt = async {
-                            let sent = sent(carrier, limit, plan, shared).await;
-                            let came = (sent, clock::now());
+                            let came = sent(carrier, limit).await;
+                            let came = followed(carrier, came, limit, plan, shared).await;
                             look_into(carrier, came, limit, (shared, plan, vocabulary), &mut last).await
                         };
                         attempt.instrument(span).await
@@ -158,7 +231,7 @@ async fn go_on<C: Carrier>(
                 }
             }
             Turn::Came(sent, received, limit, vocabulary) => {
-                let came = (sent, received);
+                let came = followed(carrier, (sent, received), limit, plan, shared).await;
                 look_into(carrier, came, limit, (shared, plan, vocabulary), &mut last).await
             }
         };
@@ -170,23 +243,31 @@ async fn go_on<C: Carrier>(
     }
 }
 
-/// Waits for what was begun, within what is left of the call's deadline (CLI-28).
-async fn sent<C: Carrier>(
+/// Sends, and waits for what it brings within what is left of the call's deadline (CLI-28).
+async fn sent<C: Carrier>(carrier: &mut C, limit: Option<Instant>) -> (Sent<C::Answer>, Instant) {
+    let sent = match carrier.send() {
+        Some(sending) if C::KEEPS_LIMIT => Sent::of(sending.await, C::told),
+        Some(sending) => Sent::of_limited(clock::within(limit, sending).await, C::told),
+        None => Sent::Failed(spent().into()),
+    };
+    (sent, clock::now())
+}
+
+/// Goes where an answer leads on to, in a carrier that follows redirects by itself.
+async fn followed<C: Carrier>(
     carrier: &mut C,
+    (sent, received): (Sent<C::Answer>, Instant),
     limit: Option<Instant>,
     plan: &Plan,
     shared: &Shared,
-) -> Sent<C::Answer> {
-    let fields = |headers: &mut HeaderMap| plan.write(headers, shared);
-    let sent = pin!(carrier.send(limit, &fields));
-    let came = match limit {
-        Some(_) if !C::KEEPS_LIMIT => clock::within(limit, sent).await,
-        _ => Ok(sent.await),
-    };
-    match came {
-        Ok(Ok(answer)) => Sent::Answered(answer),
-        Ok(Err(error)) => Sent::Failed(error),
-        Err(clock::RanOut) => Sent::RanOut,
+) -> (Sent<C::Answer>, Instant) {
+    match sent {
+        Sent::Answered(answer) if carrier.leads_on(&answer) => {
+            let fields = |headers: &mut HeaderMap| plan.write(headers, shared);
+            let sent = Sent::of(carrier.follow(answer, limit, &fields).await, |error| error);
+            (sent, clock::now())
+        }
+        sent => (sent, received),
     }
 }
 
@@ -246,7 +327,7 @@ fn spent() -> Error {
 }
 
 /// What the last attempt left behind.
-enum Last<C: Carrier> {
+pub(crate) enum Last<C: Carrier> {
     Nothing,
     Answer(C::Answer),
     /// Boxed: it is kept in the call's future, and there is none most of the time.
@@ -273,159 +354,4 @@ async fn settle<B: Body<Data = Bytes>>(unwanted: Option<Box<ResponseBody<B>>>, u
     if let Some(body) = unwanted {
         Box::pin(reject::drain(*body, until)).await;
     }
-}
-
-/// A call under way. Dropping it cancels it, so that its charge and its place among the waiting go back whatever
-/// ends it (CLI-17).
-struct Running<'a> {
-    call: Call,
-    destination: Arc<Mutex<Destination>>,
-    shared: &'a Shared,
-    waits: Waits,
-}
-
-impl<'a> Running<'a> {
-    fn start<C: Carrier>(carrier: &C, plan: &Plan, shared: &'a Shared, now: Instant) -> Self {
-        let destination = plan.destination(carrier, |scheme, authority| {
-            shared.destinations.get(scheme, authority)
-        });
-        let policy = Arc::clone(plan.policy().unwrap_or(&shared.policy));
-        Self {
-            call: Call::new(policy, plan.spec(carrier), now),
-            destination,
-            shared,
-            waits: Waits::default(),
-        }
-    }
-
-    /// Hands on an answer.
-    fn deliver<C: Carrier>(&self, mut answer: C::Answer, span: &Span) -> Answered<C::Answer, C::Body> {
-        let (attempts, waited) = (self.call.attempts(), self.call.waited());
-        span.record("holdoff.attempts", attempts);
-        C::extensions_mut(&mut answer).insert(CallReport { attempts, waited });
-        Answered::AsItCame(answer)
-    }
-
-    /// Hands on what the last attempt brought, or the reason why the call stopped.
-    fn end<C: Carrier>(
-        &self,
-        finish: Finish,
-        last: Last<C>,
-        span: &Span,
-    ) -> Result<Answered<C::Answer, C::Body>, Error> {
-        let (attempts, waited) = (self.call.attempts(), self.call.waited());
-        span.record("holdoff.attempts", attempts);
-        if let Finish::GiveUp(give_up) = finish {
-            span.record("holdoff.gave_up", give_up.why.as_str());
-            let failed = match last {
-                Last::Failed(failure, error) => Some((failure, error)),
-                Last::Nothing | Last::Answer(_) | Last::Opened(_) => None,
-            };
-            return Err(Error::gave_up(give_up, failed));
-        }
-        match last {
-            Last::Answer(mut answer) => {
-                C::extensions_mut(&mut answer).insert(CallReport { attempts, waited });
-                Ok(Answered::AsItCame(answer))
-            }
-            Last::Opened(mut response) => {
-                response.extensions_mut().insert(CallReport { attempts, waited });
-                Ok(Answered::LookedInto(*response))
-            }
-            Last::Failed(Failure::Unsendable, error) if attempts == 1 => Err(Error::request(error)),
-            Last::Failed(failure, error) => {
-                // The policy took it for an answer, since it is not tried again; here it is known for a failure.
-                let mut events = Buffer::default();
-                events.emit(Event::GaveUp(StopReason::Transport));
-                events.flush(&self.shared.counters, &mut Waits::default());
-                let give_up = GiveUp {
-                    why: StopReason::Transport,
-                    last: self.call.last_refusal().cloned(),
-                    attempts,
-                    waited,
-                    retry_in: None,
-                };
-                Err(Error::gave_up(give_up, Some((failure, error))))
-            }
-            Last::Nothing => Err(Error::request("there is no answer to deliver")),
-        }
-    }
-
-    /// Where the call's time ends.
-    fn limit(&self, now: Instant) -> Option<Instant> {
-        clock::after(now, self.call.time_left(now)?)
-    }
-
-    fn next_action(&mut self, now: Instant) -> Action {
-        let mut events = Buffer::default();
-        let action = self.call.next_action(
-            now,
-            &mut lock(&self.destination),
-            &mut self.shared.entropy.draw(),
-            &mut events,
-        );
-        events.flush(&self.shared.counters, &mut self.waits);
-        action
-    }
-
-    /// Tells the policy what came, and when that was told.
-    fn on_outcome(&mut self, received: Instant, outcome: Outcome) -> Instant {
-        // Only a refusal takes time to read.
-        let now = match &outcome {
-            Outcome::Success | Outcome::Answered => received,
-            _ => clock::now(),
-        };
-        let mut events = Buffer::default();
-        self.call.on_outcome(
-            received,
-            now,
-            outcome,
-            &mut lock(&self.destination),
-            &mut self.shared.entropy.draw(),
-            &mut events,
-        );
-        events.flush(&self.shared.counters, &mut self.waits);
-        now
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        if self.call.has_ended() {
-            return;
-        }
-        let mut events = Buffer::default();
-        self.call
-            .cancel(clock::now(), &mut lock(&self.destination), &mut events);
-        events.flush(&self.shared.counters, &mut self.waits);
-    }
-}
-
-/// The policy leaves no destination half changed, so a lock that is poisoned by a panic elsewhere is as good as new.
-fn lock(destination: &Mutex<Destination>) -> MutexGuard<'_, Destination> {
-    destination.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The span of one attempt, by the OpenTelemetry names. No path and no query: they may hold secrets.
-fn attempt_span<C: Carrier>(carrier: &C, send: &Sending) -> Span {
-    // The fields are worked out only where somebody wants the span.
-    tracing::debug_span!(
-        "holdoff.attempt",
-        http.request.method = carrier.method().as_str(),
-        http.request.resend_count = send.number.saturating_sub(1),
-        server.address = &*carrier.origin().1,
-        overload.tier = send.tier.map(|tier| tier.as_str()),
-        http.response.status_code = tracing::field::Empty,
-    )
-}
-
-/// The span of a call over all its attempts and waits.
-pub(crate) fn call_span<C: Carrier>(carrier: &C) -> Span {
-    tracing::debug_span!(
-        "holdoff.call",
-        http.request.method = carrier.method().as_str(),
-        server.address = &*carrier.origin().1,
-        holdoff.attempts = tracing::field::Empty,
-        holdoff.gave_up = tracing::field::Empty,
-    )
 }

@@ -53,6 +53,7 @@ mod options;
 mod origin;
 mod plan;
 mod reject;
+mod running;
 mod service;
 mod telemetry;
 mod vocabulary;

@@ -40,6 +40,11 @@ impl Defaults {
         self.trusted.iter().any(|origin| origin.parts() == asked)
     }
 
+    /// Whether a call that says nothing about itself still has nothing to say.
+    fn say_nothing(&self) -> bool {
+        self.deadline.is_none() && self.tier.is_none() && self.tenant.is_none() && self.services.is_empty()
+    }
+
     fn trusts_first<C: Carrier>(&self, carrier: &C) -> bool {
         let (scheme, authority) = carrier.origin();
         self.trusts((scheme, &authority))
@@ -90,7 +95,43 @@ struct Service {
 impl Plan {
     pub(crate) fn new<C: Carrier>(
         carrier: &C,
+        options: Option<Box<CallOptions>>,
+        defaults: &Defaults,
+        dialect: Option<&dyn Dialect>,
+    ) -> Self {
+        let headers = carrier.headers();
+        let inbound = Inbound::current();
+        let replay = if carrier.can_replay() {
+            Replay::Bytes
+        } else {
+            Replay::Once
+        };
+        match options {
+            // Most calls say nothing about themselves.
+            None if headers.is_empty() && inbound.is_none() && defaults.say_nothing() => Self {
+                fields: RequestFields::default(),
+                own_keys: Vec::new(),
+                replay,
+                safety: None,
+                incoming: None,
+                progress: None,
+                policy: None,
+                caller: defaults.callers.key(None, headers),
+                service: None,
+                hooked: None,
+            },
+            options => {
+                let options = options.map_or_else(CallOptions::default, |options| *options);
+                Self::settle(carrier, options, inbound, replay, defaults, dialect)
+            }
+        }
+    }
+
+    fn settle<C: Carrier>(
+        carrier: &C,
         options: CallOptions,
+        inbound: Option<Inbound>,
+        replay: Replay,
         defaults: &Defaults,
         dialect: Option<&dyn Dialect>,
     ) -> Self {
@@ -108,7 +149,6 @@ impl Plan {
                 .cloned()
                 .collect(),
         };
-        let inbound = Inbound::current();
         let tenant = options
             .tenant
             .or(said.tenant)
@@ -123,11 +163,6 @@ impl Plan {
             attempt: None,
             cost: options.cost.or(said.cost),
             idempotency_key: options.idempotency_key.or(said.idempotency_key),
-        };
-        let replay = if carrier.can_replay() {
-            Replay::Bytes
-        } else {
-            Replay::Once
         };
         let caller = options
             .caller

@@ -4,7 +4,7 @@
 //! destination refused would stop calls to all others, and tokio's cooperative yields would look like overload.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,17 +15,15 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
-use tracing::{Instrument, Span};
 
 use crate::body::{ReplayBody, ResponseBody};
 use crate::carrier::{Answered, Carrier, Tower};
 use crate::clock::Entropy;
-use crate::context::Watch;
 use crate::dialect::Dialect;
-use crate::drive::{call_span, drive};
+use crate::drive::{Begun, drive};
 use crate::error::{BoxError, Classify, Error};
 use crate::options::{BeforeSend, CallOptions};
-use crate::plan::{Defaults, Plan};
+use crate::plan::Defaults;
 use crate::telemetry::Counters;
 use crate::vocabulary::Vocabularies;
 
@@ -111,7 +109,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let options = request.extensions_mut().remove().unwrap_or_default();
+        let options = request.extensions_mut().remove().map(Box::new);
         // The service that was polled ready is the one to use; the clone left behind is polled next time.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
@@ -131,10 +129,13 @@ impl<S> OverloadService<S> {
         RB: Body<Data = Bytes> + Send + Unpin + 'static,
         RB::Error: Send,
     {
-        self.start(Tower::new(self.inner.clone(), false, request), options)
+        self.start(
+            Tower::new(self.inner.clone(), false, request),
+            Some(Box::new(options)),
+        )
     }
 
-    fn start<C>(&self, carrier: C, options: CallOptions) -> CallFuture<C::Body>
+    fn start<C>(&self, carrier: C, options: Option<Box<CallOptions>>) -> CallFuture<C::Body>
     where
         C: Carrier<Answer = Response<<C as Carrier>::Body>> + Send + 'static,
         C::Body: Send + 'static,
@@ -143,11 +144,10 @@ impl<S> OverloadService<S> {
         let begun = Begun::new(&carrier, options, &self.shared);
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            let (mut begun, mut carrier) = (begun, carrier);
-            let answered = pin!(begun.run(&mut carrier, &shared)).await?;
-            Ok(match answered {
+            let mut carrier = carrier;
+            Ok(match drive(&mut carrier, |_| begun, &shared).await? {
                 Answered::AsItCame(response) => response.map(ResponseBody::from),
-                Answered::LookedInto(response) => response,
+                Answered::LookedInto(response) => *response,
             })
         })
     }
@@ -157,50 +157,12 @@ impl OverloadLayer {
     /// For adapters: one call through a carrier. Not boxed, and begun when polled: the span and the inbound request
     /// around it are those of whoever awaits it.
     #[doc(hidden)]
-    pub async fn carry<C: Carrier>(
+    pub fn carry<C: Carrier>(
         &self,
         carrier: &mut C,
-        options: CallOptions,
-    ) -> Result<Answered<C::Answer, C::Body>, Error> {
-        let mut begun = Begun::new(carrier, options, &self.shared);
-        pin!(begun.run(carrier, &self.shared)).await
-    }
-}
-
-/// A call that is settled and not yet sent.
-struct Begun {
-    span: Span,
-    watch: Watch,
-    plan: Plan,
-}
-
-impl Begun {
-    fn new<C: Carrier>(carrier: &C, options: CallOptions, shared: &Shared) -> Self {
-        Self {
-            span: call_span(carrier),
-            watch: Watch::begin(carrier.method(), carrier.headers(), &options),
-            plan: Plan::new(carrier, options, &shared.defaults, shared.dialect.as_deref()),
-        }
-    }
-
-    /// Futures that are awaited where they are made are not moved: here and further in they are pinned first.
-    async fn run<C: Carrier>(
-        &mut self,
-        carrier: &mut C,
-        shared: &Shared,
-    ) -> Result<Answered<C::Answer, C::Body>, Error> {
-        let Self { span, watch, plan } = self;
-        let result = if span.is_disabled() {
-            pin!(drive(carrier, plan, shared, span)).await
-        } else {
-            let call = drive(carrier, plan, shared, span);
-            Box::pin(call.instrument(span.clone())).await
-        };
-        watch.end(match &result {
-            Ok(Answered::AsItCame(answer)) => Ok(C::status(answer)),
-            Ok(Answered::LookedInto(response)) => Ok(response.status()),
-            Err(error) => Err(error),
-        });
-        result
+        options: Option<Box<CallOptions>>,
+    ) -> impl Future<Output = Result<Answered<C::Answer, C::Body>, Error>> {
+        let begin = |carrier: &C| Begun::new(carrier, options, &self.shared);
+        drive(carrier, begin, &self.shared)
     }
 }
