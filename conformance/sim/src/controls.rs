@@ -66,7 +66,11 @@ pub const CONTROLS: [Control; 6] = [
         ("critical", "e"),
     ),
     control("fixed 1 s hint", (Holdoff, Fixed, Exact), ("spike", "d")),
-    control("drain-time hint", (Holdoff, Drain, Exact), ("attempts", "d")),
-    control("jitter below the hint", (Holdoff, Own, Below), ("attempts", "d")),
-    control("generic 500", (Holdoff, Own, Generic500), ("attempts", "d")),
+    control("drain-time hint", (Holdoff, Drain, Exact), ("spike", "d")),
+    control(
+        "jitter below the hint",
+        (Holdoff, Own, Below),
+        ("avoidable_loss", "d"),
+    ),
+    control("generic 500", (Holdoff, Own, Generic500), ("spike", "d")),
 ];

@@ -5,10 +5,11 @@
 //! ```
 
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use holdoff_admission::{Controller, Decision, Ending, Profile, Ticket, Work};
+use holdoff_admission::{Caller, Controller, Decision, Ending, Profile, Ticket, Work};
 use holdoff_contract::Tier;
 
 #[expect(clippy::disallowed_methods, reason = "an origin for the controller's time")]
@@ -92,11 +93,63 @@ fn admit(criterion: &mut Criterion) {
             );
         });
     }
+    // With the edge before it, as a caller with a key that was never refused.
+    let mut l = loaded(32, 100);
+    let mut key = 0;
+    criterion.bench_function("admit_from_and_cancel/queued_32", |b| {
+        b.iter_batched(
+            || {
+                key += 1;
+                let caller = Caller {
+                    id: key % 64,
+                    key: Some(key),
+                    attempt: Some(1),
+                };
+                (l.work.clone(), caller)
+            },
+            |(work, caller)| match l.c.admit_from(l.now, black_box(work), &caller, &mut ()) {
+                Decision::Accept { ticket, .. } | Decision::Defer { ticket, .. } => {
+                    l.c.finish(l.now, ticket, Ending::Cancelled, &mut ());
+                }
+                Decision::Reject(rejection) => drop(black_box(rejection)),
+            },
+            BatchSize::SmallInput,
+        );
+    });
+    two_threads(criterion);
     let mut l = loaded(4, 100);
     l.work.deadline = l.now + Duration::from_millis(100);
     criterion.bench_function("reject/deadline_queued_4", |b| {
         b.iter(|| black_box(l.c.admit(l.now, black_box(l.work.clone()), &mut ())));
     });
+}
+
+/// What one of two threads waits for a decision and its undoing, behind one lock as the layer has it.
+fn two_threads(criterion: &mut Criterion) {
+    let Loaded { c, now, work, held } = loaded(32, 100);
+    let c = Mutex::new(c);
+    criterion.bench_function("admit_and_cancel/two_threads", |b| {
+        b.iter_custom(|rounds| {
+            let run = || {
+                let start = origin();
+                for _ in 0..rounds {
+                    #[expect(clippy::unwrap_used, reason = "nobody panics with the lock held")]
+                    let mut c = c.lock().unwrap();
+                    if let Decision::Accept { ticket, .. } = c.admit(now, black_box(work.clone()), &mut ()) {
+                        c.finish(now, ticket, Ending::Cancelled, &mut ());
+                    }
+                }
+                origin() - start
+            };
+            std::thread::scope(|scope| {
+                let other = scope.spawn(run);
+                let own = run();
+                #[expect(clippy::unwrap_used, reason = "it does not panic")]
+                own.max(other.join().unwrap())
+            })
+        });
+    });
+    drop(held);
 }
 
 criterion_group!(benches, admit);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use holdoff_contract::Tier;
 
-use crate::estimator::Class;
+use crate::estimator::{Class, Fares};
 use crate::queues::BACKLOG;
 use crate::slots::Nanos;
 use crate::{ClassId, Controller, Event, Events, Profile};
@@ -37,6 +37,10 @@ pub(crate) struct Bounds {
 pub(crate) const EPOCH: Nanos = 1_000_000_000;
 /// A class is active in a tier from this share of the tier's recent arrivals.
 const ACTIVE_SHARE: f64 = 0.01;
+
+/// Classes of a tier whose rates of admission are nearer to each other than this fare alike. ADM-16 asks for 0.7 over a whole
+/// run; rates are measured over some seconds.
+const FAIR: f64 = 0.9;
 
 pub(crate) fn whole(t: Duration) -> Nanos {
     Nanos::try_from(t.as_nanos()).unwrap_or(Nanos::MAX)
@@ -71,21 +75,27 @@ impl Controller {
     /// Moves the state machine; call every [`Controller::TICK`], traffic or not (ADM-19).
     pub fn tick(&mut self, now: Instant, events: &mut impl Events) {
         let now = self.nanos(now);
-        self.queues.measure(now.saturating_sub(self.last_tick));
+        let passed = now.saturating_sub(self.last_tick);
+        self.queues.measure(passed);
         self.last_tick = now;
         self.pool.measure(now);
+        self.demand.measure(passed, self.pool.effective);
         self.safe_depth = self.queues.len(Tier::NonSheddable.index()).max(1);
         if now.saturating_sub(self.epoch) >= EPOCH {
             self.epoch = now;
             self.tenants.rotate();
-            self.classes
-                .iter_mut()
-                .for_each(|class| class.recent = class.recent.map(|n| n / 2));
+            let fade = |n: u32| n - n.div_ceil(8);
+            for class in &mut self.classes {
+                class.recent = class.recent.map(|n| n / 2);
+                class.asked = class.asked.map(fade);
+                class.taken = class.taken.map(fade);
+            }
         }
         self.edge.tick(now, events);
         self.ghosts.tick(now, &self.pool, &self.queues, events);
         self.classes.iter_mut().for_each(Class::publish);
         self.derive_bounds();
+        self.compare_classes();
         let depth = (0..BACKLOG).map(|lane| self.queues.len(lane)).sum();
         let bound = self.bounds.wait[Tier::Deferrable.index()];
         let work = (0..BACKLOG).map(|lane| self.queues.lane_work(lane)).sum();
@@ -108,8 +118,39 @@ impl Controller {
         let class = &mut self.classes[usize::from(class.0)];
         let recent = &mut class.recent[tier.index()];
         *recent = recent.saturating_add(1);
+        let asked = &mut class.asked[tier.index()];
+        *asked = asked.saturating_add(1);
         if !class.active[tier.index()] {
             self.derive_bounds();
+        }
+    }
+
+    /// Counts an arrival as admitted.
+    pub(crate) fn count_admitted(&mut self, class: ClassId, tier: Tier) {
+        let taken = &mut self.classes[usize::from(class.0)].taken[tier.index()];
+        *taken = taken.saturating_add(1);
+    }
+
+    /// Measures how the classes of each tier fare beside each other (ADM-16).
+    fn compare_classes(&mut self) {
+        for tier in 0..3 {
+            let active = self.classes.iter().filter(|class| class.active[tier]);
+            let shares = active.map(|class| class.admitted_share(tier));
+            let (least, greatest) = shares.fold((1.0_f64, 0.0_f64), |(least, greatest), share| {
+                (share.min(least), share.max(greatest))
+            });
+            for class in &mut self.classes {
+                let own = class.admitted_share(tier);
+                class.fares[tier] = if !class.active[tier] {
+                    Fares::Alike
+                } else if own * FAIR > least {
+                    Fares::Better
+                } else if own < greatest * FAIR {
+                    Fares::Worse
+                } else {
+                    Fares::Alike
+                };
+            }
         }
     }
 

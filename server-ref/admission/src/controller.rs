@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use holdoff_contract::{Code, ServiceState, Tier};
 
 use crate::bounds::{Bounds, EPOCH, whole};
+use crate::demand::Demand;
 use crate::edge::Edge;
 use crate::estimator::Class;
 use crate::ghosts::{Ghost, Ghosts};
@@ -45,6 +46,7 @@ pub struct Controller {
     /// Something was refused for load since the last tick.
     pub(crate) pressed: bool,
     pub(crate) draining: bool,
+    pub(crate) demand: Demand,
 }
 
 impl Controller {
@@ -91,6 +93,7 @@ impl Controller {
             safe_depth: 1,
             pressed: false,
             draining: false,
+            demand: Demand::default(),
             profile,
         };
         controller.derive_bounds();
@@ -125,7 +128,7 @@ impl Controller {
     /// Decides for a caller of whom nothing is known. Constant time, no allocation that outlives the work.
     #[expect(clippy::needless_pass_by_value, reason = "the work is handed over")]
     pub fn admit(&mut self, now: Instant, work: Work, events: &mut impl Events) -> Decision {
-        self.decide(self.nanos(now), &work, events)
+        self.decide(self.nanos(now), &work, false, events)
     }
 
     /// Decides for a caller that is known: the edge first, which answers `retry_throttled` to a retry that comes before its
@@ -146,7 +149,9 @@ impl Controller {
                 return Decision::Reject(self.throttle(now, &work, caller, throttle, events));
             }
         }
-        let decision = self.decide(now, &work, events);
+        // For statistics only, as the contract has it: what comes back is no demand of newcomers.
+        let returns = caller.attempt.is_some_and(|attempt| attempt > 1);
+        let decision = self.decide(now, &work, returns, events);
         match &decision {
             Decision::Accept { .. } | Decision::Defer { .. } => self.edge.admitted(now, caller, work.tier),
             Decision::Reject(rejection) => self.account(now, caller, work.tier, rejection),
@@ -154,10 +159,13 @@ impl Controller {
         decision
     }
 
-    fn decide(&mut self, now: Nanos, work: &Work, events: &mut impl Events) -> Decision {
+    fn decide(&mut self, now: Nanos, work: &Work, returns: bool, events: &mut impl Events) -> Decision {
         self.tenants.touch(work.tenant);
         self.count_arrival(work.class, work.tier);
         let ask = self.ask(now, work);
+        if !returns {
+            self.demand.count(ask.charge);
+        }
         let defer = self.defers(&ask);
         let found = if defer {
             crate::judge::Findings::default()
@@ -191,6 +199,7 @@ impl Controller {
                 .critical
                 .take(now, ask.charge, rate, burst);
         }
+        self.count_admitted(ask.class, ask.tier);
         let ticket = self.enqueue(&ask, ask.tier.index());
         if found.probe {
             self.classes[usize::from(ask.class.0)].last_probe = now;

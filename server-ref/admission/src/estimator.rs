@@ -15,6 +15,8 @@ const WINDOW: usize = 256;
 const ALPHA: f64 = 0.02;
 /// A sample counts for at most this many means.
 const CLIP: f64 = 8.0;
+/// Admissions that a share of admissions begins with.
+const GRANTED: f64 = 4.0;
 /// New samples after which the quantiles are sorted again.
 const FRESH: u32 = 32;
 
@@ -26,6 +28,17 @@ pub(crate) struct Times {
     pub(crate) p25: Nanos,
     pub(crate) p50: Nanos,
     pub(crate) p95: Nanos,
+}
+
+/// Is a class admitted as often as the others of its tier?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fares {
+    /// Clearly more often than one of them.
+    Better,
+    /// About as often as all of them.
+    Alike,
+    /// Less often than one of them, and than none more.
+    Worse,
 }
 
 /// One class: its declaration, its estimate, and what it holds.
@@ -41,6 +54,11 @@ pub(crate) struct Class {
     pub(crate) queued_work: Nanos,
     /// Recent arrivals a tier (halved every epoch), and whether they make the class active there.
     pub(crate) recent: [u32; 3],
+    /// Arrivals a tier and those of them that were admitted, fading slower than `recent` since shares of few are noise.
+    pub(crate) asked: [u32; 3],
+    pub(crate) taken: [u32; 3],
+    /// How it fares beside the other classes of each tier, by the last tick.
+    pub(crate) fares: [Fares; 3],
     pub(crate) active: [bool; 3],
     /// Tasks of this class that wait or run.
     pub(crate) held: u32,
@@ -90,6 +108,9 @@ impl Class {
             samples: 0,
             queued_work: 0,
             recent: [0; 3],
+            asked: [0; 3],
+            taken: [0; 3],
+            fares: [Fares::Alike; 3],
             active: [false; 3],
             held: 0,
             last_probe: 0,
@@ -115,6 +136,12 @@ impl Class {
             self.times = new.times;
             self.mean = new.mean;
         }
+    }
+
+    /// Share of this tier's recent arrivals of the class that were admitted. Some are taken for granted, so that a class that
+    /// has just come is not behind the others.
+    pub(crate) fn admitted_share(&self, tier: usize) -> f64 {
+        (f64::from(self.taken[tier]) + GRANTED) / (f64::from(self.asked[tier]) + GRANTED)
     }
 
     /// What a task is charged: the mean, or what it says about itself, in any case within [p50, p95] (ADM-10).

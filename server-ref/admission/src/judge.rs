@@ -6,6 +6,7 @@
 
 use holdoff_contract::{Code, ServiceState, Tier};
 
+use crate::estimator::Fares;
 use crate::slots::Nanos;
 use crate::wait::ahead;
 use crate::{ClassId, Controller, TenantId, Work};
@@ -50,6 +51,8 @@ pub(crate) struct Findings {
     /// The tenant's own limit is among it, or a limit of everybody.
     pub(crate) own: bool,
     pub(crate) general: bool,
+    /// The tenant's own declared limit refuses even its quickest task, so that the refusal speaks for all of its calls.
+    pub(crate) all_of_tenant: bool,
     /// It is refused for load, not for its own deadline or limit.
     pub(crate) load: bool,
     pub(crate) min_deadline: Option<Nanos>,
@@ -238,6 +241,8 @@ impl Controller {
         let no_place = self.queues.len(ask.tier.index()) >= self.bounds.queue[ask.tier.index()];
         if work > tenant.work_limit || (no_place && self.waits_for_itself(ask)) {
             found.own(Code::TenantLimit);
+            let quickest = tenant.queued_work.saturating_add(self.bounds.quickest);
+            found.all_of_tenant = no_place || quickest > tenant.work_limit;
             return;
         }
         // Alone, a tenant takes nobody's share; the wait bound holds it.
@@ -288,9 +293,10 @@ impl Controller {
         if ask.tier != Tier::Deferrable {
             return;
         }
-        // Over the whole bound the gate is not the cause: the wait bound would refuse it wide open.
-        let over_gate = ask.wait > self.open_wait(ask.tier) && ask.wait <= self.bounds.wait[lane];
         let strict = self.machine.is_pinned();
+        // Over the whole bound the gate is not the cause: the wait bound would refuse it wide open.
+        let between = ask.wait > self.open_wait(ask.tier) && ask.wait <= self.bounds.wait[lane];
+        let over_gate = between && (strict || self.is_put_off(ask));
         match self.machine.state() {
             ServiceState::Normal => {}
             ServiceState::Congested | ServiceState::Shedding if over_gate || strict => {
@@ -298,6 +304,17 @@ impl Controller {
             }
             ServiceState::Recovering if over_gate => found.general(Code::Recovering),
             ServiceState::Congested | ServiceState::Shedding | ServiceState::Recovering => {}
+        }
+    }
+
+    /// Does the gate put this off? Where the caller has no time to come back, it would not be put off but turned away, so those
+    /// go first. But who is put off need not come back, so no class gains by that (ADM-16): one that was admitted more
+    /// often than another of its tier is gated whatever its callers' time, and one that was admitted less often is not.
+    fn is_put_off(&self, ask: &Ask) -> bool {
+        match self.classes[usize::from(ask.class.0)].fares[ask.tier.index()] {
+            Fares::Better => true,
+            Fares::Alike => self.can_come_back(ask),
+            Fares::Worse => false,
         }
     }
 

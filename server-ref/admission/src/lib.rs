@@ -16,6 +16,7 @@
 mod answer;
 mod bounds;
 mod controller;
+mod demand;
 mod edge;
 mod estimator;
 mod event;

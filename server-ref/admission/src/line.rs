@@ -47,9 +47,16 @@ pub(crate) struct Window {
     pub(crate) max: Nanos,
 }
 
-/// Time one task of this length takes in a tier's line.
-pub(crate) fn step(tier: usize, mean: Nanos, workers: u32) -> Nanos {
-    (mean as f64 / (PACE[tier] * f64::from(workers.max(1)))) as Nanos
+/// Time one task of this length takes in a tier's line. The last tier, deferrable, moves by what newcomers leave (`spare`); the
+/// patience of the others is too short for that.
+pub(crate) fn step(tier: usize, mean: Nanos, workers: u32, spare: f64) -> Nanos {
+    let pace = PACE[tier] * if tier + 1 == PACE.len() { spare } else { 1.0 };
+    (mean as f64 / (pace * f64::from(workers.max(1)))) as Nanos
+}
+
+/// The latest start of a window for a place: see [`Line::window`].
+pub(crate) fn latest(place: Nanos, floor: Nanos, ceiling: Nanos) -> Nanos {
+    ((place.max(floor) as f64 * (1.0 + SCATTER)) as Nanos).min(ceiling)
 }
 
 /// What is left of a window that was given before.
@@ -172,6 +179,14 @@ mod tests {
         assert!(line.place(at(1, 100), own) >= CEILING - 200 * MS);
         let first = reject(&mut line, at(2, 100), &mut 0) / MS;
         assert!(first <= 350, "{first}");
+    }
+
+    #[test]
+    fn only_the_line_of_deferrable_work_moves_by_what_newcomers_leave() {
+        let steps = |spare| [0, 1, 2].map(|tier| step(tier, 100 * MS, 4, spare));
+        let (full, slow) = (steps(1.0), steps(0.5));
+        assert_eq!((slow[0], slow[1]), (full[0], full[1]));
+        assert_eq!(slow[2], full[2] * 2);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdoff_contract::{Code, Hint, Overload, Retry, Tier};
+use holdoff_contract::{Code, Hint, Overload, Retry, Scope, Tier};
 
 use crate::bounds::whole;
 use crate::edge::Throttle;
@@ -51,7 +51,25 @@ impl Controller {
             retry
         };
         let min_deadline = found.min_deadline.filter(|_| code == Code::DeadlineUnattainable);
-        self.rejection(code, retry, ask.tier, window, Some(ask.wait), min_deadline)
+        let mut rejection = self.rejection(code, retry, ask.tier, window, Some(ask.wait), min_deadline);
+        if !found.all_of_tenant {
+            // The tenant's other tasks may well be admitted now: the hint is for this one alone.
+            rejection.overload.scope = Scope::Request;
+        }
+        rejection
+    }
+
+    /// Would its deadline hold a return at the place in the line that a refusal gets now?
+    pub(crate) fn can_come_back(&self, ask: &Ask) -> bool {
+        let at = self.at(ask);
+        let place = self.line.place(at, self.tenants[ask.tenant.0].line[at.tier]);
+        let after = line::latest(place, self.bounds.floor, self.bounds.ceiling);
+        let p95 = self.classes[usize::from(ask.class.0)].times.p95;
+        after.saturating_add(p95) < ask.remaining
+    }
+
+    fn step(&self, tier: usize, mean: Nanos) -> Nanos {
+        line::step(tier, mean, self.pool.effective, self.demand.spare())
     }
 
     /// The refusal of the edge: what is left of the caller's own hint, or a place in its own line.
@@ -79,7 +97,7 @@ impl Controller {
             now,
             tier,
             base: LEAST,
-            step: line::step(tier, times.mean, self.pool.effective),
+            step: self.step(tier, times.mean),
             tenants: self.tenants.active(),
         };
         let (window, place) = match throttle {
@@ -129,7 +147,7 @@ impl Controller {
             now: ask.now,
             tier,
             base: ask.wait.saturating_sub(admissible).max(LEAST),
-            step: line::step(tier, mean, self.pool.effective),
+            step: self.step(tier, mean),
             tenants: self.tenants.active(),
         }
     }
@@ -149,7 +167,7 @@ impl Controller {
             now,
             tier: tier.index(),
             base: LEAST,
-            step: line::step(tier.index(), mean, self.pool.effective),
+            step: self.step(tier.index(), mean),
             tenants: self.tenants.active(),
         };
         let place = self.line.place(at, self.tenants[slot.tenant].line[tier.index()]);

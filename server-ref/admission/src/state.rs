@@ -3,6 +3,11 @@
 //! One good sample must not reopen everything, and one threshold for both directions flips. So there are two levels
 //! with a band between them, a hold that any break starts again, and a ramp. Moved by the controller's own tick, so
 //! an idle server recovers too (ADM-08, ADM-19).
+//!
+//! Load that swings round a threshold gets past any band that is worth having. So who relapses is believed less: what comes
+//! back within a minute of recovering has to be low for twenty holds before it may recover again, and has to be over the
+//! higher threshold for as long before it is shedding. Up to congested is at once, always. That costs little: the
+//! gate is soft, so while the wait is short a state that lasts refuses nobody.
 
 use holdoff_contract::ServiceState;
 
@@ -13,6 +18,11 @@ use crate::slots::Nanos;
 const CONGESTED: f64 = 0.5;
 /// The same while shedding, and where the ramp begins.
 const SHEDDING: f64 = 0.1;
+/// Overload that comes back so soon after it began to recover is a relapse, 60 s: one swing of load a minute is a change of
+/// load, more are a swing.
+const RELAPSE_WITHIN: Nanos = 60_000_000_000;
+/// Holds that count for one after a relapse: 40 s at the default hold, longer than half of any swing that relapses.
+const RELAPSED: Nanos = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
@@ -28,6 +38,12 @@ pub(crate) struct Machine {
     state: ServiceState,
     since: Nanos,
     low_since: Option<Nanos>,
+    /// How long things have been over the threshold of shedding.
+    shed_since: Option<Nanos>,
+    /// When it last began to recover.
+    left: Option<Nanos>,
+    /// The overload that lasts is a relapse.
+    relapsed: bool,
     /// Time of the ramp that has passed; it runs only while low.
     ramped: Nanos,
     last: Nanos,
@@ -48,6 +64,9 @@ impl Machine {
             state: ServiceState::Normal,
             since: 0,
             low_since: None,
+            shed_since: None,
+            left: None,
+            relapsed: false,
             ramped: 0,
             last: 0,
             pinned: false,
@@ -100,8 +119,13 @@ impl Machine {
         match self.state {
             ServiceState::Normal => 0,
             ServiceState::Recovering => self.ramp.saturating_sub(self.ramped),
-            _ => self.hold.saturating_sub(held) + self.ramp,
+            _ => self.holds().saturating_sub(held) + self.ramp,
         }
+    }
+
+    /// How long it must be low before it may recover.
+    fn holds(&self) -> Nanos {
+        self.hold.saturating_mul(if self.relapsed { RELAPSED } else { 1 })
     }
 
     fn level(&self, depth: u32, wait: f64, pressed: bool) -> Level {
@@ -132,19 +156,29 @@ impl Machine {
         } else {
             self.low_since = None;
         }
+        if level < Level::Shedding {
+            self.shed_since = None;
+        }
+        let over_since = if level == Level::Shedding {
+            *self.shed_since.get_or_insert(now)
+        } else {
+            now
+        };
         if self.pinned {
             return None;
         }
-        let held = self.low_since.is_some_and(|since| now - since >= self.hold);
+        let low = self.low_since.map_or(0, |since| now - since);
+        let low_for = |hold: Nanos| self.low_since.is_some() && low >= hold;
+        let sheds = !self.relapsed || now - over_since >= self.holds();
         let next = match (self.state, level) {
             (ServiceState::Normal, Level::Congested | Level::Shedding) => ServiceState::Congested,
-            (ServiceState::Congested, Level::Shedding) => ServiceState::Shedding,
-            (ServiceState::Congested | ServiceState::Shedding, Level::Low) if held => {
+            (ServiceState::Congested, Level::Shedding) if sheds => ServiceState::Shedding,
+            (ServiceState::Congested | ServiceState::Shedding, Level::Low) if low_for(self.holds()) => {
                 ServiceState::Recovering
             }
             (ServiceState::Recovering, Level::Congested) => ServiceState::Congested,
             (ServiceState::Recovering, Level::Shedding) => ServiceState::Shedding,
-            (ServiceState::Recovering, Level::Low) if held && self.ramped >= self.ramp => {
+            (ServiceState::Recovering, Level::Low) if low_for(self.hold) && self.ramped >= self.ramp => {
                 ServiceState::Normal
             }
             (state, _) => state,
@@ -156,6 +190,16 @@ impl Machine {
         let from = self.state;
         if from == next {
             return None;
+        }
+        match (from, next) {
+            (_, ServiceState::Recovering) => self.left = Some(now),
+            (
+                ServiceState::Normal | ServiceState::Recovering,
+                ServiceState::Congested | ServiceState::Shedding,
+            ) => {
+                self.relapsed = self.left.is_some_and(|left| now - left < RELAPSE_WITHIN);
+            }
+            _ => {}
         }
         self.state = next;
         self.since = now;
@@ -265,11 +309,39 @@ mod tests {
         assert_eq!(run(&mut m, 10, 3), [(Normal, Congested), (Congested, Shedding)]);
         assert_eq!(run(&mut m, 2, 15), [(Shedding, Recovering)]);
         assert_eq!(run(&mut m, 9, 1), [(Recovering, Congested)]);
-        assert_eq!(run(&mut m, 2, 9), []);
+        assert_eq!(run(&mut m, 2, 199), []);
         assert_eq!(
             run(&mut m, 2, 25),
             [(Congested, Recovering), (Recovering, Normal)]
         );
+    }
+
+    #[test]
+    fn after_a_relapse_shedding_needs_a_high_level_that_lasts_and_after_a_quiet_minute_it_does_not() {
+        let mut m = machine(8, 4, 1_000, 1_000);
+        let mut now = 0;
+        let mut run = |m: &mut Machine, depth, n: u64| {
+            (0..n)
+                .filter_map(|_| {
+                    now += 100 * MS;
+                    m.sample(now, depth, 0.0, true)
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(run(&mut m, 8, 1), [(Normal, Congested)]);
+        assert_eq!(
+            run(&mut m, 2, 30),
+            [(Congested, Recovering), (Recovering, Normal)]
+        );
+        assert_eq!(run(&mut m, 20, 199), [(Normal, Congested)]);
+        assert_eq!(run(&mut m, 20, 5), [(Congested, Shedding)]);
+        assert_eq!(
+            run(&mut m, 2, 230),
+            [(Shedding, Recovering), (Recovering, Normal)]
+        );
+        assert_eq!(run(&mut m, 2, 600), []);
+        assert_eq!(run(&mut m, 20, 2), [(Normal, Congested), (Congested, Shedding)]);
+        assert_eq!(run(&mut m, 2, 30), [(Shedding, Recovering), (Recovering, Normal)]);
     }
 
     #[test]

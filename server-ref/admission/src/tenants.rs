@@ -157,6 +157,11 @@ impl Tenants {
 
     fn add(&mut self, name: &str, limits: &TenantLimits, declared: bool) -> u32 {
         let index = self.slots.len() as u32;
+        if self.slots.len() == self.slots.capacity() {
+            // By halves and not beyond the table: doubling would hold twice of what can ever be used.
+            let more = (1 + SHARED + NAMED).saturating_sub(self.slots.len());
+            self.slots.reserve_exact(more.min(self.slots.len() / 2).max(1));
+        }
         self.slots.push(Tenant::new(limits, declared));
         self.owners.push(Some(name.into()));
         self.names.insert(name.into(), index);
@@ -296,6 +301,17 @@ mod tests {
         assert_eq!(tenants.names.len(), NAMED);
         let late = tenants.find(Some("t9999"), 0);
         assert!((1..=SHARED as u32).contains(&late.0), "{late:?}");
+    }
+
+    #[test]
+    fn an_idle_tenant_takes_at_most_256_bytes_and_its_name_and_the_table_holds_no_more_than_it_can_use() {
+        let slot = size_of::<Tenant>() + size_of::<Option<Box<str>>>() + size_of::<(Box<str>, u32)>();
+        assert!(slot <= 256, "{slot}");
+        let mut tenants = Tenants::new(&Profile::default());
+        for n in 0..NAMED {
+            tenants.find(Some(&format!("t{n}")), 0);
+        }
+        assert_eq!(tenants.slots.capacity(), 1 + SHARED + NAMED);
     }
 
     #[test]

@@ -63,3 +63,43 @@ fn admitting_starting_and_finishing_allocate_nothing_once_warm() {
     assert!(admitted > 30, "{admitted}");
     assert_eq!(info.count_total, 0);
 }
+
+#[test]
+fn a_task_that_waits_takes_at_most_128_bytes_of_the_controller() {
+    let now = common::origin();
+    let mut c = Controller::new(
+        common::profile(
+            r#"{"workers":1,"queue":10000,"tiers":{"deferrable":{"min_wait_ms":600000,"max_wait_ms":600000}},
+                "classes":{"t":{"mean_ms":1,"p95_ms":1,"deadline_ms":3600000}}}"#,
+        ),
+        now,
+    )
+    .unwrap();
+    let class = c.class(Some("t"));
+    let ask = |c: &mut Controller| {
+        let work = Work {
+            tenant: c.tenant(None),
+            class,
+            tier: Tier::Deferrable,
+            deadline: now + Duration::from_secs(3_600),
+            cost: None,
+            bytes: 0,
+            may_defer: false,
+        };
+        let decision = c.admit(now, work, &mut ());
+        while c.next_step(now, &mut ()).is_some() {}
+        decision
+    };
+    // Tables grow by doubling: measured where they are full, one worker's task included.
+    let mut tickets = Vec::with_capacity(8_192);
+    let info = allocation_counter::measure(|| {
+        for _ in 0..8_192 {
+            if let Decision::Accept { ticket, .. } = ask(&mut c) {
+                tickets.push(ticket);
+            }
+        }
+    });
+    let bytes = info.bytes_current;
+    assert_eq!(tickets.len(), 8_192);
+    assert!(bytes <= 128 * 8_192, "{} bytes a task", bytes / 8_192);
+}

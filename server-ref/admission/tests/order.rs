@@ -121,6 +121,24 @@ fn a_tenant_at_its_queued_work_limit_gets_429_and_its_own_scope_and_others_are_a
 }
 
 #[test]
+fn a_tenants_long_task_that_its_limit_refuses_speaks_for_itself_while_a_short_one_still_fits() {
+    let json = LONG.replace(
+        "\"queue\":100",
+        "\"queue\":100,\"tenants\":{\"a\":{\"queued_work_ms\":5100}}",
+    );
+    let mut w = both_busy(&json);
+    w.ask("a short", req("t", 20).of("a")).key();
+    w.ask("a long", req("long", 5_000).of("a")).key();
+    let refused = w.ask("a long", req("long", 5_000).of("a"));
+    let overload = &refused.refusal().overload;
+    assert_eq!(
+        (overload.code.clone(), overload.status.as_u16(), overload.scope),
+        (Some(Code::TenantLimit), 429, Scope::Request)
+    );
+    w.ask("a short", req("t", 20).of("a")).key();
+}
+
+#[test]
 fn critical_is_refused_only_when_its_own_budget_is_used() {
     let mut w = World::new(TWO);
     w.held = true;

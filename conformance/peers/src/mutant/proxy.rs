@@ -50,7 +50,7 @@ impl Edge for ServerMutant {
     fn profile(&self, profile: &mut Value) {
         match self {
             Self::DeepQueue => deepen(profile),
-            Self::NoSlowStart => {
+            Self::WideWait | Self::NoSlowStart => {
                 profile["tiers"]["deferrable"]["min_wait_ms"] = json!(30_000);
             }
             Self::HidesAdmin => profile["observe"] = json!({"admin": false}),

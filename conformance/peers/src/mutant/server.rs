@@ -51,6 +51,8 @@ pub enum ServerMutant {
     ForgetsKeys,
     /// Callers that send fields are served worse (ADM-14).
     PunishesFields,
+    /// A wait bound so wide that a class with long deadlines books everything (ADM-16).
+    WideWait,
     /// No admin page (ADM-23).
     HidesAdmin,
     /// Tenants have no budget (ADM-24).
@@ -120,6 +122,7 @@ impl ServerMutant {
             Self::DeafToKeys => "ADM-20",
             Self::ForgetsKeys => "ADM-13",
             Self::PunishesFields => "ADM-14",
+            Self::WideWait => "ADM-16",
             Self::HidesAdmin => "ADM-23",
             Self::NoBudgets => "ADM-24",
             Self::NoSlowStart => "ADM-28",
