@@ -217,12 +217,14 @@ impl Adapter {
             let mut state = lock(&self.state);
             state.next_id += 1;
             let id = state.next_id.to_string();
-            if state.ended.is_some() {
-                drop(state);
-                return Err(self.ended(&name).await);
-            }
-            state.pending.insert(id.clone(), sender);
-            id
+            let running = state.ended.is_none();
+            running.then(|| {
+                state.pending.insert(id.clone(), sender);
+                id
+            })
+        };
+        let Some(id) = id else {
+            return Err(self.ended(&name).await);
         };
         command["id"] = Value::String(id.clone());
         let line = format!("{command}\n");

@@ -86,6 +86,21 @@ fn gone(pid: &str) -> bool {
     stat.map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))
 }
 
+/// The kill is sent before the runner ends; the system needs a moment to carry it out.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test outside any runtime waits for another process"
+)]
+fn soon_gone(pid: &str) -> bool {
+    for _ in 0..200 {
+        if gone(pid) {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    false
+}
+
 #[test]
 fn a_signal_ends_a_run_with_a_report_that_says_so_and_with_every_program_killed() {
     for (signal, name, code) in [
@@ -116,15 +131,7 @@ fn a_signal_ends_a_run_with_a_report_that_says_so_and_with_every_program_killed(
         assert!(valid.is_valid(&report), "{:?}", valid.iter_errors(&report).next());
         assert_eq!(run.pids.len(), 2);
         for pid in &run.pids {
-            // The kill is sent before the runner ends; the system needs a moment to carry it out.
-            let ended = (0..200).any(|_| {
-                let gone = gone(pid);
-                if !gone {
-                    std::thread::sleep(std::time::Duration::from_millis(10));
-                }
-                gone
-            });
-            assert!(ended, "{signal}: process {pid} lives on");
+            assert!(soon_gone(pid), "{signal}: process {pid} lives on");
         }
     }
 }
