@@ -1,5 +1,6 @@
 //! What the examples share: a load of callers that can be pointed at a server, and what it counts.
 
+pub mod args;
 pub mod chain;
 pub mod load;
 pub mod report;

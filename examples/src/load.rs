@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::tally::{CallRecord, End, Tally};
+use crate::tally::{CallRecord, End, LATE, Tally};
 
 /// The task class of every call.
 pub const CLASS: &str = "job";
@@ -82,7 +82,8 @@ pub async fn run(load: Load, live: Arc<Live>, stop: CancellationToken) -> Tally 
     let tally = Arc::new(Mutex::new(Tally::default()));
     let mut calls = JoinSet::new();
     let started = now();
-    let (mut arrival, mut arrived, mut behind) = (Duration::ZERO, 0_u64, Duration::ZERO);
+    let (mut arrival, mut arrived) = (Duration::ZERO, 0_u64);
+    let (mut behind, mut late) = (Duration::ZERO, 0_u64);
     loop {
         arrival += Duration::from_secs_f64(-(1.0 - rng.random::<f64>()).ln() / load.rate);
         if arrival >= load.length {
@@ -92,10 +93,14 @@ pub async fn run(load: Load, live: Arc<Live>, stop: CancellationToken) -> Tally 
             () = tokio::time::sleep_until((started + arrival).into()) => {}
             () = stop.cancelled() => break,
         }
-        behind = behind.max(now().saturating_duration_since(started + arrival));
+        let lag = now().saturating_duration_since(started + arrival);
+        behind = behind.max(lag);
+        let mut in_time = lag <= LATE;
         arrived += 1;
         while calls.try_join_next().is_some() {}
         live.arrived.fetch_add(1, Ordering::Relaxed);
+        in_time &= calls.len() < MAX_UNDER_WAY;
+        late += u64::from(!in_time);
         if calls.len() >= MAX_UNDER_WAY {
             live.dropped.fetch_add(1, Ordering::Relaxed);
             continue;
@@ -125,6 +130,7 @@ pub async fn run(load: Load, live: Arc<Live>, stop: CancellationToken) -> Tally 
     let mut tally = std::mem::take(&mut *tally.lock().unwrap_or_else(PoisonError::into_inner));
     tally.cut_off = arrived - tally.calls.len() as u64;
     tally.behind = behind;
+    tally.late = late;
     tally
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::tally::{End, Tally, quantile, ratio};
+use crate::tally::{End, LATE, Tally, quantile, ratio};
 use crate::watch::{Watch, tier_name};
 
 /// One group of callers, for the table.
@@ -35,10 +35,38 @@ pub struct Service {
     pub tickets: u32,
 }
 
+/// Why a run shows nothing, where it does: the callers could not make their calls in time, so that neither side met what was
+/// meant.
+pub fn void(groups: &[Group]) -> Option<String> {
+    if groups.iter().all(|group| group.tally.as_meant()) {
+        return None;
+    }
+    let sum = |field: fn(&Tally) -> u64| groups.iter().map(|group| field(&group.tally)).sum::<u64>();
+    let (late, calls) = (sum(|tally| tally.late), sum(Tally::arrived));
+    Some(format!(
+        "THIS RUN SHOWS NOTHING about either side: {} of {calls} calls could not be made in time (more than {} ms too late, up to \
+         {:.1} s),\nfor this machine was too busy to make the load. The figures below are not a result. Try again when it is \
+         free, or with less: --workers, --load.",
+        percent(late, calls),
+        LATE.as_millis(),
+        behind(groups).as_secs_f64()
+    ))
+}
+
+/// The latest that any call was made, after it should have been.
+pub fn behind(groups: &[Group]) -> Duration {
+    let all = groups.iter().map(|group| group.tally.behind);
+    all.max().unwrap_or_default()
+}
+
 /// One column a group.
 pub fn callers(groups: &[Group]) -> Table {
     let mut table = new_table();
-    let mut header = vec![String::from("callers")];
+    let head = match void(groups) {
+        None => "callers",
+        Some(_) => "callers (NOT A RESULT)",
+    };
+    let mut header = vec![head.to_owned()];
     header.extend(groups.iter().map(|group| group.name.to_owned()));
     table.set_header(header);
     let mut row = |name: &str, cell: &dyn Fn(&Group) -> String| {
@@ -105,7 +133,11 @@ places still held       charges of the admission controller that nobody gave bac
 /// The server's side.
 pub fn service(service: &Service, groups: &[Group]) -> Table {
     let mut table = new_table();
-    table.set_header(["server", ""]);
+    let head = match void(groups) {
+        None => "server",
+        Some(_) => "server (NOT A RESULT)",
+    };
+    table.set_header([head, ""]);
     let served: u64 = groups
         .iter()
         .map(|group| group.tally.served_by(service.length))
@@ -183,4 +215,55 @@ fn show(time: Option<Duration>) -> String {
     time.map_or("-".to_owned(), |time| {
         format!("{:.0} ms", time.as_secs_f64() * 1000.0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::CallRecord;
+
+    fn group(calls: usize, late: u64) -> Group {
+        let call = CallRecord {
+            tier: 0,
+            end: End::Served,
+            attempts: 1,
+            early: 0,
+            took: Duration::ZERO,
+            ended: Duration::ZERO,
+            wait: None,
+        };
+        let tally = Tally {
+            calls: vec![call; calls],
+            late,
+            behind: Duration::from_millis(3100),
+            ..Tally::default()
+        };
+        Group {
+            name: "Holdoff",
+            tally,
+            early: 0,
+        }
+    }
+
+    #[test]
+    fn a_run_whose_calls_could_not_be_made_in_time_is_no_result_and_its_table_says_so() {
+        let starved = [group(100, 2), group(100, 60)];
+        let why = void(&starved).unwrap();
+        for word in [
+            "SHOWS NOTHING",
+            "62 (31.0 %) of 200 calls",
+            "up to 3.1 s",
+            "--workers",
+        ] {
+            assert!(why.contains(word), "{word:?} in {why}");
+        }
+        assert!(callers(&starved).to_string().contains("NOT A RESULT"));
+    }
+
+    #[test]
+    fn a_few_late_calls_take_nothing_from_a_run() {
+        let fine = [group(100, 5), group(100, 0)];
+        assert_eq!(void(&fine), None);
+        assert!(!callers(&fine).to_string().contains("NOT A RESULT"));
+    }
 }

@@ -41,12 +41,24 @@ pub struct Tally {
     pub cut_off: u64,
     /// The latest that a call was made, after it should have been: how far the machine was behind.
     pub behind: Duration,
+    /// Calls that could not be made in time: more than [`LATE`] after they should have been, or not at all.
+    pub late: u64,
 }
+
+/// A call that is made this much too late is not the call that was meant: patience is counted in seconds here.
+pub const LATE: Duration = Duration::from_millis(250);
+/// The share of late calls from which on a load was not the load that was meant.
+pub const MOST_LATE: f64 = 0.05;
 
 impl Tally {
     /// Calls that arrived: served, refused, failed or cut off.
     pub fn arrived(&self) -> u64 {
         self.calls.len() as u64 + self.cut_off
+    }
+
+    /// False where so many calls could not be made in time that what came of the others shows nothing.
+    pub fn as_meant(&self) -> bool {
+        ratio(self.late, self.arrived()) <= MOST_LATE
     }
 
     /// Finished calls of which at least one request was sent.

@@ -63,6 +63,11 @@ fn a_value_out_of_range_is_refused_with_its_option_the_value_and_the_range() {
         ("--load", "0", "0.1 to 20"),
         ("--load", "NaN", "0.1 to 20"),
         ("--load", "three", "0.1 to 20"),
+        ("--seconds", "abc", "1..=600"),
+        ("--seconds", "-1", "1..=600"),
+        ("--workers", "1.5", "1..=64"),
+        ("--load", "-3", "0.1 to 20"),
+        ("--seed", "-1", "0..=18446744073709551615"),
         ("--callers", "nobody", "both, holdoff, deaf"),
     ] {
         let said = refused(&[option, value]);
@@ -73,4 +78,14 @@ fn a_value_out_of_range_is_refused_with_its_option_the_value_and_the_range() {
     }
     let said = refused(&["--seconds", "600", "--workers", "64", "--load", "20"]);
     assert!(said.contains("19200000 calls, and 1000000 is the most"), "{said}");
+    assert!(said.contains("Usage: quickstart"), "{said}");
+    assert!(!said.contains("holdoff-examples"), "{said}");
+}
+
+#[test]
+fn help_says_what_a_run_that_shows_nothing_exits_with() {
+    let help = quickstart().arg("--help").output().unwrap();
+    let said = String::from_utf8(help.stdout).unwrap();
+    assert!(said.contains("3 ran to its end and shows nothing"), "{said}");
+    assert!(said.contains("Usage: quickstart"), "{said}");
 }

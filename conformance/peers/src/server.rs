@@ -48,6 +48,21 @@ pub trait Edge: Send + Sync + 'static {
         true
     }
 
+    /// A last look at a fixture that reaches the server.
+    fn fixture(&self, command: &mut Value) {
+        let _ = command;
+    }
+
+    /// The URL of the metrics page that the suite is told.
+    fn expose_metrics(
+        &self,
+        url: String,
+        stop: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<String>> + Send {
+        let _ = stop;
+        async move { Ok(url) }
+    }
+
     /// A last look at the data between a crash and the next start.
     ///
     /// # Errors
@@ -131,6 +146,7 @@ impl<E: Edge> ServerAdapter<E> {
         let stop = CancellationToken::new();
         let url = format!("http://{}", ready.addr);
         let exposed = self.edge.expose(url.clone(), stop.clone()).await?;
+        let metrics_url = self.edge.expose_metrics(ready.metrics_url, stop.clone()).await?;
         *running = Some(Running {
             child,
             _stdin: stdin,
@@ -139,7 +155,7 @@ impl<E: Edge> ServerAdapter<E> {
             _edge: stop.drop_guard(),
             _data: data,
         });
-        Ok(json!({"url": exposed, "metrics_url": ready.metrics_url}))
+        Ok(json!({"url": exposed, "metrics_url": metrics_url}))
     }
 
     async fn fixture(&self, command: &Value) -> anyhow::Result<Value> {
@@ -158,7 +174,9 @@ impl<E: Edge> ServerAdapter<E> {
         }
         let mut url = url::Url::parse(&running.url)?;
         url.set_path(&format!("/fixtures/{name}"));
-        let request = self.client.post(url).json(command);
+        let mut command = command.clone();
+        self.edge.fixture(&mut command);
+        let request = self.client.post(url).json(&command);
         let response = request.timeout(START).send().await?;
         let status = response.status();
         if !status.is_success() {

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::TryFutureExt;
+#[cfg(not(feature = "mutants"))]
+use futures_util::TryFutureExt as _;
 use holdoff::tower::{BoxError, Once, ReplayBody};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -120,17 +121,15 @@ impl Service<Request<Payload>> for Transport {
             mutation.request(&mut request);
         }
         let mutation = self.mutation.clone();
-        Box::pin(
-            self.client
-                .request(request)
-                .map_err(Into::into)
-                .map_ok(move |mut response| {
-                    if let Some(mutation) = mutation {
-                        mutation.response(&mut response);
-                    }
-                    response
-                }),
-        )
+        let sent = self.client.request(request);
+        Box::pin(async move {
+            let mut response = sent.await?;
+            if let Some(mutation) = mutation {
+                mutation.read(&mut response).await;
+                mutation.response(&mut response);
+            }
+            Ok(response)
+        })
     }
 }
 
@@ -146,10 +145,17 @@ mod mutation {
     use holdoff::tower::AttemptContext;
     use holdoff_contract::field_name;
     use http::{HeaderValue, Request, Response};
+    use http_body_util::BodyExt as _;
+    use hyper::body::Incoming;
 
     use super::{Payload, Transport};
     use crate::clock;
     use crate::mutant::client::ClientMutant;
+
+    /// The most of one body that is read by a mutant that reads everything.
+    const MOST: usize = 64 << 20;
+    /// The longest that it reads.
+    const LONGEST: Duration = Duration::from_secs(8);
 
     /// A broken rule, at the edge of one client.
     #[derive(Clone)]
@@ -187,6 +193,24 @@ mod mutation {
                 *kept = request.headers().get(field_name::OVERLOAD_DEADLINE_MS).cloned();
             }
             self.mutant.request(request.headers_mut(), kept.as_ref(), number);
+        }
+
+        /// Reads the body of a refusal to its end, where that is what the mutant does: up to [`MOST`] and [`LONGEST`], for a
+        /// mutant must not take the machine along.
+        pub(super) async fn read(&self, response: &mut Response<Incoming>) {
+            if self.mutant != ClientMutant::SwallowsBodies || response.status().is_success() {
+                return;
+            }
+            let mut read = 0;
+            let all = async {
+                while let Some(Ok(frame)) = response.body_mut().frame().await {
+                    read += frame.data_ref().map_or(0, |data| data.len());
+                    if read > MOST {
+                        return;
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(LONGEST, all).await;
         }
 
         pub(super) fn response<B>(&self, response: &mut Response<B>) {

@@ -106,7 +106,10 @@ struct State {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
+    /// It closed its stdout, which is how a program ends.
     Closed,
+    /// We killed it.
+    Killed,
     Broke(String),
 }
 
@@ -214,12 +217,14 @@ impl Adapter {
             let mut state = lock(&self.state);
             state.next_id += 1;
             let id = state.next_id.to_string();
-            if state.ended.is_some() {
-                drop(state);
-                return Err(self.ended(&name));
-            }
-            state.pending.insert(id.clone(), sender);
-            id
+            let running = state.ended.is_none();
+            running.then(|| {
+                state.pending.insert(id.clone(), sender);
+                id
+            })
+        };
+        let Some(id) = id else {
+            return Err(self.ended(&name).await);
         };
         command["id"] = Value::String(id.clone());
         let line = format!("{command}\n");
@@ -236,7 +241,7 @@ impl Adapter {
                 command: name,
                 reply,
             }),
-            Ok(false) => Err(self.ended(&name)),
+            Ok(false) => Err(self.ended(&name).await),
             Err(_) => Err(self.hung(&name, COMMAND_LIMIT)),
         }
     }
@@ -255,7 +260,7 @@ impl Adapter {
                     Err(AdapterError::Refused { command, error })
                 }
             },
-            Ok(Err(_)) => Err(self.ended(&command)),
+            Ok(Err(_)) => Err(self.ended(&command).await),
             Err(_) => {
                 let error = self.hung(&command, limit);
                 self.kill().await;
@@ -299,11 +304,11 @@ impl Adapter {
 
     /// Ends the process at once.
     pub(crate) async fn kill(&self) {
+        end(&self.state, End::Killed); // first: its pipes close with it, and that is then no news
         self.stdin.lock().await.take();
         let mut child = self.child.lock().await;
         kill_group(&child);
         let _ = child.kill().await;
-        end(&self.state, End::Closed);
     }
 
     fn hung(&self, command: &str, limit: Duration) -> AdapterError {
@@ -314,15 +319,31 @@ impl Adapter {
         }
     }
 
-    fn ended(&self, command: &str) -> AdapterError {
+    async fn ended(&self, command: &str) -> AdapterError {
         let ended = lock(&self.state).ended.clone();
+        let how = match &ended {
+            Some(End::Broke(_)) => String::new(),
+            Some(End::Killed) => "was killed by this runner".to_owned(),
+            Some(End::Closed) | None => self.last_breath().await,
+        };
         let stderr = self.stderr_tail();
         match ended {
             Some(End::Broke(what)) => AdapterError::Broke { what, stderr },
             _ => AdapterError::Died {
                 command: command.to_owned(),
+                how,
                 stderr,
             },
+        }
+    }
+
+    /// How a program ended that closed its pipes: the process itself may take a moment longer.
+    async fn last_breath(&self) -> String {
+        let wait = async { self.child.lock().await.wait().await };
+        match tokio::time::timeout(LAST_WORDS_LIMIT, wait).await {
+            Ok(Ok(status)) => format!("ended ({status})"),
+            Ok(Err(error)) => format!("ended (its exit status cannot be read: {error})"),
+            Err(_) => "closed its pipes without ending".to_owned(),
         }
     }
 }

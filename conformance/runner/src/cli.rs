@@ -1,10 +1,11 @@
 //! The command line: what to judge, which cases, and how to say it.
 //!
 //! Exit codes: 0 conformant, 1 not conformant, 2 the runner could not do its work (bad arguments, a case file that
-//! is broken, an adapter that does not start), 3 nothing was verified.
+//! is broken, an adapter that does not start), 3 nothing was verified; 130, 143 and 129 stopped by SIGINT, SIGTERM or SIGHUP.
 
-mod check;
+pub(crate) mod check;
 mod conduct;
+mod interrupt;
 mod itself;
 mod list;
 mod progress;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
@@ -30,12 +31,14 @@ use crate::select::{Profile, Shard};
 use crate::server_drive::ServerTarget;
 use crate::survey::{self, SurveyArgs};
 use conduct::{Told, conduct};
+use interrupt::Interrupt;
 use publish::{Outputs, publish};
 
 const ABOUT: &str =
     "Judges any client or server against the overload contract, from outside, in any language";
 const EXIT_CODES: &str = "Exit codes: 0 conformant, 1 not conformant, 2 the runner could not do its work, \
-3 nothing was verified.";
+3 nothing was verified; 130, 143, 129 interrupted by SIGINT (Ctrl-C), SIGTERM, SIGHUP: what was judged by then is printed and \
+written, marked as interrupted, and every program that was started is killed.";
 
 /// The command line of `holdoff-conformance`.
 #[derive(Debug, Parser)]
@@ -66,7 +69,7 @@ enum Command {
         #[arg(long, value_parser = check::url)]
         url: Option<Url>,
         /// Where that server's metrics are; without it what only they show is not looked at
-        #[arg(long, value_name = "URL", requires = "url", value_parser = check::url)]
+        #[arg(long, value_name = "URL", conflicts_with = "adapter", value_parser = check::url)]
         metrics_url: Option<Url>,
         #[command(flatten)]
         common: Common,
@@ -148,7 +151,7 @@ enum Command {
 struct Common {
     /// Only cases whose id contains this, or that speak for this requirement id; may be repeated. One that matches nothing
     /// ends the run with exit code 3
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = check::part)]
     filter: Vec<String>,
     /// Only cases that speak for this profile
     #[arg(long)]
@@ -168,17 +171,17 @@ struct Common {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// The seed of the run, 0 to 18446744073709551615; random by default, and always printed
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true, value_parser = check::whole(0..=u64::MAX))]
     seed: Option<u64>,
     /// Stop at the first failure
     #[arg(long)]
     fail_fast: bool,
     /// How many seconds the adapter may take to start and answer `hello`, 1 to 3600; it may be compiled first
-    #[arg(long, value_name = "SECONDS", default_value_t = adapter::HELLO_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = adapter::HELLO_LIMIT.as_secs(), allow_negative_numbers = true, value_parser = check::whole(1..=3600_u64))]
     start_limit: u64,
     /// How many cases that measure no time run side by side, 1 to 64
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=run::MAX_JOBS as i64))]
-    jobs: u16,
+    #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_parser = check::whole(1..=run::MAX_JOBS))]
+    jobs: usize,
     /// Cases from this directory instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
@@ -192,7 +195,8 @@ enum Format {
 
 /// Runs a command line and says how it went.
 pub async fn main(cli: Cli) -> ExitCode {
-    match dispatch(cli.command).await {
+    let interrupt = Interrupt::listen();
+    match dispatch(cli.command, &interrupt).await {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             say(
@@ -204,10 +208,10 @@ pub async fn main(cli: Cli) -> ExitCode {
     }
 }
 
-async fn dispatch(command: Command) -> anyhow::Result<u8> {
+async fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<u8> {
     match command {
         Command::List { json, cases } => list::main(json, &load(cases.as_ref())?),
-        Command::Itself(options) => itself::main(&options).await,
+        Command::Itself(options) => itself::main(&options, interrupt).await,
         Command::Both {
             client,
             server,
@@ -225,7 +229,7 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
                 }
                 (None, None) => return Err(anyhow!("one of --server and --url is needed")),
             };
-            judge(Judged::pair(client, server, &common)?, common).await
+            judge(Judged::pair(client, server, &common)?, common, interrupt).await
         }
         Command::Trace => trace::main(),
         Command::Rejudge { records, cases } => rejudge::main(&records, &load(cases.as_ref())?),
@@ -234,21 +238,50 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
             html,
             markdown,
         } => table::main(&reports, html.as_deref(), markdown.as_deref()),
-        Command::Survey(args) => survey::survey(*args).await,
+        Command::Survey(args) => match interrupt.unless(survey::survey(*args)).await {
+            Ok(code) => code,
+            Err(signal) => {
+                let text = format!("holdoff-conformance: interrupted by {signal}: nothing was written\n");
+                say(&mut std::io::stderr(), &text);
+                Ok(signal.exit_code())
+            }
+        },
         Command::Client { adapter, common } => {
-            judge(Judged::of("client", At::Adapter(adapter), &common)?, common).await
+            judge(
+                Judged::of("client", At::Adapter(adapter), &common)?,
+                common,
+                interrupt,
+            )
+            .await
         }
         Command::Vectors { adapter, common } => {
-            judge(Judged::of("vectors", At::Adapter(adapter), &common)?, common).await
+            judge(
+                Judged::of("vectors", At::Adapter(adapter), &common)?,
+                common,
+                interrupt,
+            )
+            .await
         }
         Command::Relay { adapter, common } => {
-            judge(Judged::of("relay", At::Adapter(adapter), &common)?, common).await
+            judge(
+                Judged::of("relay", At::Adapter(adapter), &common)?,
+                common,
+                interrupt,
+            )
+            .await
         }
         Command::Server {
             adapter: Some(adapter),
             common,
             ..
-        } => judge(Judged::of("server", At::Adapter(adapter), &common)?, common).await,
+        } => {
+            judge(
+                Judged::of("server", At::Adapter(adapter), &common)?,
+                common,
+                interrupt,
+            )
+            .await
+        }
         Command::Server {
             url: Some(url),
             metrics_url,
@@ -263,6 +296,7 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
             judge(
                 Judged::of("server", At::Url { url, metrics_url }, &common)?,
                 common,
+                interrupt,
             )
             .await
         }
@@ -272,7 +306,7 @@ async fn dispatch(command: Command) -> anyhow::Result<u8> {
 
 fn load(dir: Option<&PathBuf>) -> anyhow::Result<CaseSet> {
     Ok(match dir {
-        Some(dir) => case::load_dir(dir)?,
+        Some(dir) => case::load_dir(dir).with_context(|| format!("--cases {}", dir.display()))?,
         None => case::load_embedded()?,
     })
 }
@@ -391,7 +425,7 @@ impl Judged {
     }
 }
 
-async fn judge(judged: Judged, common: Common) -> anyhow::Result<u8> {
+async fn judge(judged: Judged, common: Common, interrupt: &Interrupt) -> anyhow::Result<u8> {
     common.outputs.writable()?;
     if let Some(filter) = conduct::misspelt(&judged, &common)? {
         let mode = judged.mode;
@@ -404,12 +438,27 @@ async fn judge(judged: Judged, common: Common) -> anyhow::Result<u8> {
         );
         return Ok(Conclusion::NothingVerified.exit_code());
     }
-    let report = conduct(&judged, &common, Told::Each).await?;
+    let report = conduct(&judged, &common, Told::Each, interrupt).await?;
     publish(&report, &common.outputs, common.format)?;
-    Ok(report.conclusion.exit_code())
+    Ok(report.exit_code())
 }
 
-/// Writes text. A reader that has gone away (`| head`) is no reason to fail.
+/// Writes what was asked for to standard output.
+///
+/// # Errors
+/// It cannot be written (a full disk). A reader that has gone away (`| head`) is no reason to fail.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(anyhow!(error).context("standard output cannot be written"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes what is said beside: progress, and why something went wrong. What cannot be written is lost.
 fn say(to: &mut dyn std::io::Write, text: &str) {
     let _ = to.write_all(text.as_bytes());
     let _ = to.flush();

@@ -7,9 +7,5 @@ use holdoff_conformance::cli::{self, Cli};
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
-    tokio::select! {
-        code = cli::main(Cli::parse()) => code,
-        // Dropping the run ends every program that it started. 130 is what shells say for it.
-        _ = tokio::signal::ctrl_c() => ExitCode::from(130),
-    }
+    cli::main(Cli::parse()).await
 }

@@ -36,7 +36,8 @@ pub fn case(report: &CaseReport, requirements: &Requirements) -> String {
             );
         }
         _ => {
-            let rules = report.requirements.iter().filter_map(|id| requirements.get(id));
+            let blamed = report.requirements.iter().filter(|id| report.blames(id));
+            let rules = blamed.filter_map(|id| requirements.get(id));
             tell(&mut out, report, rules.map(Requirement::sentence));
         }
     }
@@ -50,7 +51,8 @@ pub fn explain(report: &CaseReport, requirements: &[RequirementLine]) -> String 
         let line = requirements.iter().find(|line| line.id == id)?;
         Some(format!("{} {}: {}", line.id, line.level, line.text))
     };
-    let rules = report.requirements.iter().filter_map(|id| sentence(id));
+    let blamed = report.requirements.iter().filter(|id| report.blames(id));
+    let rules = blamed.filter_map(|id| sentence(id));
     let mut out = String::new();
     tell(&mut out, report, rules);
     out
@@ -132,7 +134,7 @@ pub fn summary(report: &RunReport) -> String {
         report.seed,
         report.slack_ms
     );
-    let _ = writeln!(out, "{}", report.conclusion.words());
+    let _ = writeln!(out, "{}", report.words());
     out
 }
 

@@ -5,7 +5,7 @@ pub mod junit;
 pub mod markdown;
 pub mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,9 @@ pub struct CaseReport {
     pub reason: Option<String>,
     /// Every check that was made.
     pub checks: Vec<Check>,
+    /// Those of the requirements that nothing which was seen could keep or break: the case says nothing about them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unseen: BTreeSet<String>,
     /// What happened on the wire, with times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<String>,
@@ -87,6 +90,9 @@ pub struct RunReport {
     pub slack_ms: u64,
     /// How long the run took.
     pub elapsed_ms: u64,
+    /// Present where the run was stopped before its end: what is in the report is what it had judged by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Interrupted>,
     /// Cases by verdict, under [`Verdict::key`].
     pub summary: BTreeMap<String, usize>,
     /// What the run as a whole says.
@@ -98,6 +104,33 @@ pub struct RunReport {
 }
 
 impl CaseReport {
+    /// What the case says about one of its requirements. A case that found which of them are broken does not blame the rest.
+    pub fn verdict_on(&self, requirement: &str) -> Verdict {
+        let spared = match self.verdict {
+            Verdict::Pass => true,
+            Verdict::Fail | Verdict::Warn | Verdict::KnownFail | Verdict::KnownFlaky => {
+                !self.blames(requirement)
+            }
+            _ => false,
+        };
+        match (spared, self.unseen.contains(requirement)) {
+            (false, _) => self.verdict,
+            (true, true) => Verdict::NotApplicable,
+            (true, false) => Verdict::Pass,
+        }
+    }
+
+    /// True where a case that did not hold blames this requirement, as far as its checks can tell.
+    pub fn blames(&self, requirement: &str) -> bool {
+        let failed = || self.checks.iter().filter(|check| !check.ok);
+        let ours = |id: &String| self.requirements.contains(id);
+        // A check that does not say whom it blames, or blames none of these, blames all of them; so does a case without one.
+        let told = failed().next().is_some() && failed().all(|check| check.blames.iter().any(ours));
+        // What is no rule of single rejects is about whole answers ("also to callers that sent nothing"): those are broken.
+        let of_one = crate::server_drive::rules::RULES.contains(&requirement);
+        !told || !of_one || failed().any(|check| check.blames.contains(requirement))
+    }
+
     /// Why the case did not pass, in one line.
     pub fn in_short(&self) -> String {
         let check = self.checks.iter().find(|check| !check.ok);
@@ -118,9 +151,73 @@ impl RunReport {
         }
     }
 
-    /// True when a filter or a shard left cases out on purpose.
+    /// True when a filter, a shard or the end of the run left cases out.
     pub fn partial(&self) -> bool {
-        !self.filters.is_empty() || self.shard.is_some()
+        !self.filters.is_empty() || self.shard.is_some() || self.interrupted.is_some()
+    }
+
+    /// The conclusion in words; for a run that was stopped, by what and how far it had got.
+    pub fn words(&self) -> String {
+        match self.interrupted {
+            None => self.conclusion.words().to_owned(),
+            Some(Interrupted { by, selected }) => format!(
+                "interrupted by {by} with {} of {selected} cases judged: no conclusion",
+                self.cases.len()
+            ),
+        }
+    }
+
+    /// The exit code of the run: that of the conclusion, or of the signal that stopped it.
+    pub fn exit_code(&self) -> u8 {
+        match self.interrupted {
+            None => self.conclusion.exit_code(),
+            Some(interrupted) => interrupted.by.exit_code(),
+        }
+    }
+}
+
+/// A run that was stopped before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interrupted {
+    /// What stopped it.
+    pub by: Signal,
+    /// How many cases would have been judged.
+    pub selected: usize,
+}
+
+/// A signal that stops a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Signal {
+    /// Ctrl-C.
+    #[serde(rename = "SIGINT")]
+    Interrupt,
+    /// What `kill` and CI systems send.
+    #[serde(rename = "SIGTERM")]
+    Terminate,
+    /// The terminal went away.
+    #[serde(rename = "SIGHUP")]
+    HangUp,
+}
+
+impl Signal {
+    /// What a shell says for a program that was ended by it: 130, 143 or 129.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Signal::Interrupt => 130,
+            Signal::Terminate => 143,
+            Signal::HangUp => 129,
+        }
+    }
+}
+
+impl std::fmt::Display for Signal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Signal::Interrupt => "SIGINT",
+            Signal::Terminate => "SIGTERM",
+            Signal::HangUp => "SIGHUP",
+        })
     }
 }
 
@@ -137,6 +234,8 @@ pub enum Conclusion {
     HarnessError,
     /// Nothing was verified: no case ran.
     NothingVerified,
+    /// The run was stopped before its end, whatever it had seen by then.
+    Interrupted,
 }
 
 impl Conclusion {
@@ -164,16 +263,19 @@ impl Conclusion {
             Conclusion::NotConformant => "NOT conformant",
             Conclusion::HarnessError => "no conclusion: the runner itself failed in a case",
             Conclusion::NothingVerified => "nothing was verified",
+            Conclusion::Interrupted => "interrupted: no conclusion",
         }
     }
 
-    /// The exit code: 0 conformant, 1 not conformant, 2 harness error, 3 nothing verified.
+    /// The exit code: 0 conformant, 1 not conformant, 2 harness error, 3 nothing verified, 130 interrupted
+    /// ([`RunReport::exit_code`] knows by what).
     pub fn exit_code(self) -> u8 {
         match self {
             Conclusion::Conformant => 0,
             Conclusion::NotConformant => 1,
             Conclusion::HarnessError => 2,
             Conclusion::NothingVerified => 3,
+            Conclusion::Interrupted => Signal::Interrupt.exit_code(),
         }
     }
 }
@@ -247,6 +349,46 @@ impl RequirementState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_case_blames_what_its_checks_name_and_everything_where_one_of_them_names_nothing() {
+        let check = |ok: bool, blames: &[&str]| Check {
+            name: "c".to_owned(),
+            ok,
+            expected: String::new(),
+            seen: String::new(),
+            blames: blames.iter().map(|id| (*id).to_owned()).collect(),
+        };
+        let mut case = CaseReport {
+            id: "a".to_owned(),
+            title: "t".to_owned(),
+            requirements: ["SRV-04", "SRV-05", "SRV-27", "SRV-24"].map(str::to_owned).into(),
+            level: Level::Must,
+            verdict: Verdict::Fail,
+            scored: true,
+            reason: None,
+            checks: vec![check(true, &[]), check(false, &["SRV-04", "SEC-02"])],
+            unseen: BTreeSet::from(["SRV-27".to_owned()]),
+            timeline: Vec::new(),
+            measured: Vec::new(),
+            record: None,
+            elapsed_ms: 0,
+            reproduce: String::new(),
+        };
+        let on = |case: &CaseReport| ["SRV-04", "SRV-05", "SRV-27", "SRV-24"].map(|id| case.verdict_on(id));
+        use Verdict::{Fail, NotApplicable, Pass};
+        assert_eq!(on(&case), [Fail, Pass, NotApplicable, Fail]);
+        case.checks.push(check(false, &[]));
+        assert_eq!(on(&case), [Fail; 4]);
+        case.checks = vec![check(false, &["SEC-02"])];
+        assert_eq!(on(&case), [Fail; 4]);
+        // A program that hung has no checks.
+        case.checks.clear();
+        assert_eq!(on(&case), [Fail; 4]);
+        case.verdict = Pass;
+        case.checks.push(check(true, &[]));
+        assert_eq!(on(&case), [Pass, Pass, NotApplicable, Pass]);
+    }
 
     #[test]
     fn what_could_not_be_seen_and_a_stale_baseline_count_as_failures_once_something_was_verified() {

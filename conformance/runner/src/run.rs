@@ -3,6 +3,7 @@
 //! A case that measures time runs alone: two of them on one machine would blame the program under test for the
 //! other's load. A case that hangs costs its own limit and no more.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,6 +106,13 @@ impl Target {
     pub async fn stop(&self) {
         if let Some(pool) = self.pool() {
             pool.stop().await;
+        }
+    }
+
+    /// Kills whatever was started and is shared by the cases; what a case started by itself ends with the case.
+    pub async fn kill(&self) {
+        if let Some(pool) = self.pool() {
+            pool.kill().await;
         }
     }
 }
@@ -244,6 +252,7 @@ fn blank(id: &str, selection: &Selection) -> CaseReport {
         scored: true,
         reason: None,
         checks: Vec::new(),
+        unseen: BTreeSet::new(),
         timeline: Vec::new(),
         measured: Vec::new(),
         record: None,
@@ -297,6 +306,8 @@ fn fill(mut report: CaseReport, outcome: Outcome, scoring: &Scoring) -> CaseRepo
                 report.reason = Some("the case made no check at all".to_owned());
             }
             report.checks = findings.checks;
+            report.unseen = findings.unseen;
+            report.unseen.retain(|id| report.requirements.contains(id));
             report.timeline = findings.timeline;
             report.measured = findings.measured;
             record = findings.record;

@@ -80,7 +80,7 @@ pub fn by_requirement(
             let verdicts: Vec<Verdict> = cases
                 .iter()
                 .filter(|case| case.scored)
-                .map(|case| case.verdict)
+                .map(|case| case.verdict_on(&requirement.id))
                 .collect();
             RequirementLine {
                 id: requirement.id.clone(),
@@ -114,6 +114,8 @@ mod tests {
             scored: true,
             reason: None,
             checks: Vec::new(),
+
+            unseen: std::collections::BTreeSet::new(),
             timeline: Vec::new(),
             measured: Vec::new(),
             record: None,

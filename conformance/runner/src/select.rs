@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use clap::ValueEnum as _;
+
 use crate::requirement::{Requirement, Requirements};
 
 /// The claims that a report can be about (CONTRACT section 10).
@@ -21,6 +23,14 @@ pub enum Profile {
     GrpcClient,
     /// GRP of role server.
     GrpcServer,
+}
+
+impl std::fmt::Display for Profile {
+    /// As the option spells it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
 }
 
 impl Profile {

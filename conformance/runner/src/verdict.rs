@@ -3,6 +3,8 @@
 //! "Passed" must never be the value that falls out of nothing having happened. So a case without a single check
 //! is a harness error, and every way in which a case did not run has a name of its own.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -119,6 +121,9 @@ pub struct Check {
     pub expected: String,
     /// What was seen.
     pub seen: String,
+    /// The requirements that did not hold, where the check looks for several and can tell which.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub blames: BTreeSet<String>,
 }
 
 /// What was measured on one call to a client, or on one request to a server: figures, no judgement.
@@ -157,6 +162,8 @@ pub struct Findings {
     pub measured: Vec<Measured>,
     /// The wire log for `--record`, one JSON value a line; empty unless it was asked for.
     pub record: Vec<Value>,
+    /// Requirements that the case looks for and that nothing which it saw could keep or break.
+    pub unseen: BTreeSet<String>,
     /// How many of the checks that did not hold are explained by a standstill of the program or the machine.
     pub excused: usize,
 }
@@ -175,7 +182,15 @@ impl Findings {
             ok,
             expected: expected.into(),
             seen: seen.into(),
+            blames: BTreeSet::new(),
         });
+    }
+
+    /// Says of the check that was made last which requirements it found broken.
+    pub fn blame(&mut self, requirements: BTreeSet<String>) {
+        if let Some(check) = self.checks.last_mut() {
+            check.blames = requirements;
+        }
     }
 
     /// Records a check that a standstill may break; `excused` where one was seen that explains it.

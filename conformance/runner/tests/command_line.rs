@@ -205,7 +205,7 @@ fn an_unknown_profile_lists_the_known_ones() {
     ];
     refused(&args, 2, &known);
     let args = ["client", "--adapter", "true", "--profile", "server-core"];
-    refused(&args, 2, &["`server`", "`client`"]);
+    refused(&args, 2, &["--profile server-core", "`server`", "`client`"]);
 }
 
 #[test]
@@ -239,7 +239,116 @@ fn help_says_the_range_and_default_of_every_number_and_the_exit_codes() {
         2,
         &["--start-limit", "1..=3600"],
     );
-    refused(&["client", "--adapter", "true", "--seed=-1"], 2, &["--seed"]);
+    for (option, value) in [
+        ("--seed", "-1"),
+        ("--seed", "x"),
+        ("--jobs", "-3"),
+        ("--start-limit", "1.5"),
+    ] {
+        let range = match option {
+            "--seed" => "0..=18446744073709551615",
+            "--jobs" => "1..=64",
+            _ => "1..=3600",
+        };
+        let args = ["client", "--adapter", "true", option, value];
+        refused(&args, 2, &[option, &format!("'{value}'"), range]);
+    }
+    refused(&["self", "--jobs", "-1"], 2, &["--jobs", "1..=8"]);
+    refused(&["survey", "--jobs", "33"], 2, &["--jobs", "1..=32"]);
+}
+
+#[test]
+fn help_says_what_a_signal_does_and_its_exit_code() {
+    for mode in ["client", "server", "relay", "vectors", "both"] {
+        let help = runner(&[mode, "--help"]);
+        let one_line = help.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in [
+            "130, 143, 129 interrupted by SIGINT (Ctrl-C), SIGTERM, SIGHUP",
+            "marked as interrupted",
+        ] {
+            assert!(one_line.contains(words), "{mode}: {words:?} in:\n{}", help.text);
+        }
+    }
+}
+
+#[test]
+fn a_metrics_page_beside_an_adapter_is_refused_instead_of_forgotten() {
+    let args = [
+        "server",
+        "--metrics-url",
+        "http://127.0.0.1:1/metrics",
+        "--adapter",
+        "true",
+    ];
+    refused(&args, 2, &["--metrics-url", "--adapter", "cannot be used with"]);
+    refused(
+        &["server", "--metrics-url", "http://127.0.0.1:1/metrics"],
+        2,
+        &["--adapter", "--url"],
+    );
+}
+
+#[test]
+fn an_option_that_would_silently_mean_everything_is_refused() {
+    for args in [
+        &["client", "--adapter", "true", "--filter", ""][..],
+        &["self", "--filter", " "],
+    ] {
+        refused(args, 2, &["--filter", "it is empty"]);
+    }
+    refused(&["survey", "--only", ""], 2, &["--only", "it is empty"]);
+}
+
+#[test]
+fn a_directory_of_cases_that_is_not_there_is_named_with_its_option() {
+    for args in [
+        &["list", "--cases", "/no/such/dir"][..],
+        &["client", "--adapter", "true", "--cases", "/no/such/dir"],
+    ] {
+        refused(args, 2, &["--cases /no/such/dir", "No such file or directory"]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_list_that_could_not_be_written_is_no_success() {
+    use std::process::Stdio;
+    for args in [&["list"][..], &["list", "--json"], &["trace"]] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("it is there");
+        let ran = Command::new(env!("CARGO_BIN_EXE_holdoff-conformance"))
+            .args(args)
+            .stdout(full)
+            .output()
+            .expect("the runner starts");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{args:?}: {said}");
+        assert!(
+            said.contains("standard output") && said.contains("No space left"),
+            "{said}"
+        );
+    }
+    // Whoever closes the pipe has read enough.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_holdoff-conformance"))
+        .arg("list")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the runner starts");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn an_adapter_that_ended_is_told_with_how_it_ended() {
+    let ended = |script: &str, how: &str| {
+        let adapter = format!("sh -c '{script}'");
+        refused(&["vectors", "--adapter", &adapter], 2, &[how]);
+    };
+    ended("exit 7", "exit status: 7");
+    #[cfg(unix)]
+    ended("kill -9 $$", "signal: 9");
 }
 #[test]
 fn a_profile_of_another_role_is_refused_instead_of_called_conformant() {

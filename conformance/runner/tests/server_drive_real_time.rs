@@ -10,8 +10,9 @@ use std::time::Duration;
 use fake_server::{FakeServer, Fault, start};
 use holdoff_conformance::adapter::{AdapterCommand, AdapterPool};
 use holdoff_conformance::case::{Body, CaseSet, Role, load_embedded};
-use holdoff_conformance::report::CaseReport;
+use holdoff_conformance::report::{CaseReport, RequirementState};
 use holdoff_conformance::run::{RunContext, Target, run_cases};
+use holdoff_conformance::score;
 use holdoff_conformance::select::Selection;
 use holdoff_conformance::server_drive::ServerTarget;
 use holdoff_conformance::server_drive::spec::Step;
@@ -230,6 +231,57 @@ async fn a_server_that_takes_everything_is_not_verified_instead_of_passed() {
     let fake = start(Fault::NeverRejects).await;
     let reports = run(&by_url(&fake), &["PLAIN-rejects-are-quick"]).await;
     assert_ne!(reports[0].verdict, Verdict::Pass, "{}", told(&reports[0]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_about_what_a_server_never_says_is_not_passed_and_is_not_what_broke() {
+    let fake = start(Fault::KnowsNoContract).await;
+    let reports = run(
+        &by_url(&fake),
+        &[
+            "PLAIN-rejects-are-kind",
+            "PLAIN-rejects-are-whole",
+            "PLAIN-rejects-are-quick",
+        ],
+    )
+    .await;
+    let of = |id: &str| reports.iter().find(|report| report.id == id).unwrap();
+    let kind = of("PLAIN-rejects-are-kind");
+    assert_eq!(kind.verdict, Verdict::NotApplicable, "{}", told(kind));
+    assert!(
+        told(kind).contains("no answer is one that SRV-27 speaks of"),
+        "{}",
+        told(kind)
+    );
+    // What is asked of every reject is looked at all the same.
+    let quick = of("PLAIN-rejects-are-quick");
+    assert_eq!(quick.verdict, Verdict::Pass, "{}", told(quick));
+    let whole = of("PLAIN-rejects-are-whole");
+    assert_eq!(whole.verdict, Verdict::Fail, "{}", told(whole));
+    let lines = score::by_requirement(&cases().requirements, &reports, |_| false);
+    let in_state = |wanted: RequirementState| -> Vec<&str> {
+        let lines = lines.iter().filter(|line| line.state == wanted);
+        lines.map(|line| line.id.as_str()).collect()
+    };
+    assert_eq!(
+        in_state(RequirementState::Fail),
+        ["SRV-04", "SRV-05", "SRV-12", "SRV-24"]
+    );
+    let unseen = in_state(RequirementState::NotTested);
+    for id in ["SRV-06", "SRV-08", "SRV-25", "SRV-27", "SRV-28", "VER-01"] {
+        assert!(unseen.contains(&id), "{id} is not among {unseen:?}");
+    }
+    let held = in_state(RequirementState::Pass);
+    assert!(held.contains(&"SRV-14") && held.contains(&"SEC-05"), "{held:?}");
+
+    // Behind an adapter such a case does not hold: there a reject can be asked for.
+    let reports = run(&by_adapter(&fake), &["PLAIN-rejects-are-kind"]).await;
+    assert_eq!(reports[0].verdict, Verdict::Warn, "{}", told(&reports[0]));
+    assert!(
+        told(&reports[0]).contains("something to look at"),
+        "{}",
+        told(&reports[0])
+    );
 }
 
 /// The plain cases that ask questions, which a throttled caller gets no answer to.

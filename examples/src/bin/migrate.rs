@@ -12,6 +12,7 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use comfy_table::{Table, presets};
 use holdoff::contract::Code;
+use holdoff_examples::args::whole;
 use holdoff_testkit::{Record, Script, overloaded, served};
 use reqwest_middleware::ClientWithMiddleware;
 use wiremock::matchers::any;
@@ -24,10 +25,13 @@ const MAX: Duration = Duration::from_millis(900);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Parser)]
-#[command(about = "The same calls with reqwest-retry, with backoff, and with Holdoff")]
+#[command(
+    name = "migrate",
+    about = "The same calls with reqwest-retry, with backoff, and with Holdoff"
+)]
 struct Args {
-    /// Calls at a time.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
+    /// Calls at a time, 1 to 200.
+    #[arg(long, default_value_t = 20, allow_negative_numbers = true, value_parser = whole(1..=200_u32))]
     callers: u32,
 }
 

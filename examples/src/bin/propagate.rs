@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use comfy_table::{Table, presets};
 use holdoff::{Client, Tier};
+use holdoff_examples::args::whole;
 use holdoff_examples::chain::{ATTEMPTS, Chain, Manner, WORK, WORKERS, leaf, policy, relay};
 use holdoff_examples::load::now;
 use rand::rngs::StdRng;
@@ -15,14 +16,15 @@ use tokio::task::JoinSet;
 
 #[derive(Parser)]
 #[command(
+    name = "propagate",
     about = "Overload along a chain of three services: hops, aged hints, and requests at the leaf for one call"
 )]
 struct Args {
     /// Length of the load in seconds, 1 to 60; a chain of each manner gets it.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
+    #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_parser = whole(1..=60_u64))]
     seconds: u64,
     /// Load as a multiple of the leaf's capacity, 1 to 10.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
+    #[arg(long, default_value_t = 3, allow_negative_numbers = true, value_parser = whole(1..=10_u32))]
     load: u32,
     /// Which chains.
     #[arg(long, value_enum, default_values = ["default", "opted-in", "naive"])]

@@ -10,9 +10,11 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use holdoff_admission::Snapshot;
+use holdoff_examples::args::whole;
 use holdoff_examples::load::{Live, now};
 use holdoff_examples::report;
 use holdoff_examples::storm::{Callers, Plan, Storm};
+use holdoff_examples::tally::LATE;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 #[cfg(unix)]
 use tokio::signal::unix::SignalKind;
@@ -20,30 +22,31 @@ use tokio_util::sync::CancellationToken;
 
 /// Calls at most: each leaves a record for the tables.
 const MAX_CALLS: f64 = 1_000_000.0;
-/// The machine was busy with something else where a call was made this much too late: the figures then say less.
-const BEHIND: Duration = Duration::from_millis(250);
+/// The exit code of a run that shows nothing: the suite's for "nothing was verified".
+const NOTHING_SHOWN: u8 = 3;
 
 #[derive(Parser)]
 #[command(
+    name = "quickstart",
     about = "An overloaded server, callers that obey it beside callers that do not, and a table at the end",
-    after_help = "Exit codes: 0 ran to its end, 1 could not run, 2 a value is wrong, 130 stopped by Ctrl-C, 143 by SIGTERM; \
-                  a stop is clean and still shows what ran."
+    after_help = "Exit codes: 0 ran to its end, 1 could not run, 2 a value is wrong, 3 ran to its end and shows nothing, for this \
+                  machine could not make the calls in time; 130 stopped by Ctrl-C, 143 by SIGTERM; a stop is clean and still shows what ran."
 )]
 struct Args {
     /// Length of the load in seconds, 1 to 600.
-    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, default_value_t = 14, allow_negative_numbers = true, value_parser = whole(1..=600_u64))]
     seconds: u64,
     /// Workers of the server, 1 to 64; each does 25 tasks/s.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_parser = whole(1..=64_u32))]
     workers: u32,
     /// Load as a multiple of the server's capacity, 0.1 to 20.
-    #[arg(long, default_value_t = 3.0, value_parser = times)]
+    #[arg(long, default_value_t = 3.0, allow_negative_numbers = true, value_parser = times)]
     load: f64,
     /// Who calls.
     #[arg(long, value_enum, default_value = "both")]
     callers: Callers,
     /// Same seed, same arrivals; any whole number from 0 to 2^64 - 1.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0..=u64::MAX))]
     seed: u64,
     /// Plain lines instead of a progress bar.
     #[arg(long)]
@@ -99,27 +102,37 @@ async fn main() -> anyhow::Result<ExitCode> {
         args.seconds
     ));
 
+    if cfg!(debug_assertions) {
+        say("a debug build: everything is slower than it is meant to be; for figures add --release");
+    }
+
     let (bar, show) = progress(&args, storm.live.clone());
     let outcome = storm.run(stop, show).await?;
     bar.finish_and_clear();
     if stopped.get().is_some() {
         say("stopped early: the figures are of what ran");
     }
+    let void = report::void(&outcome.groups);
+    if let Some(why) = &void {
+        say(&format!("\n{why}"));
+    }
     let (callers, service) = (
         report::callers(&outcome.groups),
         report::service(&outcome.service, &outcome.groups),
     );
     say(&format!("{callers}\n{service}\n{}", report::LEGEND));
-    let behind = outcome.groups.iter().map(|group| group.tally.behind).max();
-    if let Some(behind) = behind.filter(|behind| *behind > BEHIND) {
+    let behind = report::behind(&outcome.groups);
+    if void.is_none() && behind > LATE {
         say(&format!(
-            "\nThis machine was busy: calls were made up to {:.1} s too late. Figures of a quiet one say more.",
+            "\nThis machine was busy: a few calls were made up to {:.1} s too late. Figures of a quiet one say more.",
             behind.as_secs_f64()
         ));
     }
-    Ok(stopped
-        .get()
-        .map_or(ExitCode::SUCCESS, |code| ExitCode::from(*code)))
+    Ok(match (stopped.get(), void) {
+        (Some(signal), _) => ExitCode::from(*signal),
+        (None, Some(_)) => ExitCode::from(NOTHING_SHOWN),
+        (None, None) => ExitCode::SUCCESS,
+    })
 }
 
 /// The first signal stops cleanly; the second ends the program where it is. The exit code is the shell's for it.

@@ -77,6 +77,10 @@ pub enum ClientMutant {
     HangsUp,
     /// Knows no deadline (REQ-03).
     Timeless,
+    /// Takes a redirect that carries a hint for a refusal (SEC-06).
+    HintOnRedirect,
+    /// Reads the whole body of a refusal before it does anything else (SEC-08).
+    SwallowsBodies,
 }
 
 impl ClientMutant {
@@ -111,6 +115,8 @@ impl ClientMutant {
             Self::CopiesStreams => "CLI-13",
             Self::HangsUp => "CLI-25",
             Self::Timeless => "REQ-03",
+            Self::HintOnRedirect => "SEC-06",
+            Self::SwallowsBodies => "SEC-08",
         }
     }
 
@@ -156,6 +162,11 @@ impl ClientMutant {
         match self {
             Self::AdviceIsError
                 if status.is_success() && headers.contains_key(field_name::OVERLOAD_SIGNAL) =>
+            {
+                *status = StatusCode::SERVICE_UNAVAILABLE;
+            }
+            Self::HintOnRedirect
+                if status.is_redirection() && headers.contains_key(field_name::OVERLOAD_SIGNAL) =>
             {
                 *status = StatusCode::SERVICE_UNAVAILABLE;
             }

@@ -83,6 +83,20 @@ pub enum ServerMutant {
     Unreserved,
     /// Refuses its health check as well (ADM-18).
     SickWhenBusy,
+    /// Is normal again at once, without hold and ramp (ADM-08).
+    Hasty,
+    /// Bounds no wait in its queue (ADM-12).
+    Patient,
+    /// Charges a call for as much as its caller says (ADM-10).
+    BelievesCosts,
+    /// Refuses everything once it has refused anything (ADM-11, ADM-19).
+    StaysShut,
+    /// What panics keeps its worker (ADM-15).
+    KeepsWorkers,
+    /// Takes all tenants for one (ADM-27).
+    OneTenant,
+    /// Names every task class that it is told, on its metrics page (SRQ-07, SEC-03).
+    LabelsAnyClass,
 }
 
 impl ServerMutant {
@@ -124,6 +138,13 @@ impl ServerMutant {
             Self::FlattersTier => "SRQ-06",
             Self::Unreserved => "ADM-22",
             Self::SickWhenBusy => "ADM-18",
+            Self::Hasty => "ADM-08",
+            Self::Patient => "ADM-12",
+            Self::BelievesCosts => "ADM-10",
+            Self::StaysShut => "ADM-11",
+            Self::KeepsWorkers => "ADM-15",
+            Self::OneTenant => "ADM-27",
+            Self::LabelsAnyClass => "SRQ-07",
         }
     }
 

@@ -23,10 +23,12 @@ pub enum AdapterError {
         stderr: Tail,
     },
     /// The process ended by itself.
-    #[error("the adapter ended while `{command}` was under way{stderr}")]
+    #[error("the adapter {how} while `{command}` was under way{stderr}")]
     Died {
         /// The command under way.
         command: String,
+        /// How it ended: exit status or signal.
+        how: String,
         /// The end of its stderr.
         stderr: Tail,
     },

@@ -79,6 +79,11 @@ impl AdapterPool {
         }
     }
 
+    /// Kills the shared program and whatever it started, without asking it to stop.
+    pub async fn kill(&self) {
+        let _ = self.discard().await;
+    }
+
     /// Ends the shared program.
     pub async fn stop(&self) {
         if let Some(adapter) = self.current.lock().await.adapter.take() {

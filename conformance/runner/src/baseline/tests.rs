@@ -29,6 +29,7 @@ fn report(verdict: Verdict) -> CaseReport {
         scored: true,
         reason: None,
         checks: Vec::new(),
+        unseen: std::collections::BTreeSet::new(),
         timeline: Vec::new(),
         measured: Vec::new(),
         record: None,

@@ -1,7 +1,10 @@
 //! What can be known to be wrong before a run is found out before it: a run takes a minute, and whoever started it may have
 //! gone for coffee.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -46,6 +49,32 @@ pub(super) fn url(text: &str) -> Result<Url, String> {
         )),
         None => Ok(url),
     }
+}
+
+/// Reads a whole number; one that is none, or out of range, is answered with the range.
+pub(crate) fn whole<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| match text.parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(format!(
+            "it must be a whole number in {}..={}",
+            range.start(),
+            range.end()
+        )),
+    }
+}
+
+/// Reads a text that picks something by a part of its name. The empty one is a part of every name, and whoever gave it (a
+/// variable that was not set) did not mean all.
+pub(crate) fn part(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty, and would match everything; leave the option out for that".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Whether somebody listens there.

@@ -1,16 +1,16 @@
 //! One run: the cases are loaded, played and counted, and a report comes out.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, anyhow};
-use clap::ValueEnum as _;
 
 use super::progress::Progress;
-use super::{Common, Judged, load};
+use super::{Common, Interrupt, Judged, load};
 use crate::adapter::Implementation;
 use crate::baseline::Baseline;
 use crate::case::CaseSet;
-use crate::report::{CaseReport, RunReport};
+use crate::report::{CaseReport, Conclusion, Interrupted, RunReport};
 use crate::required::Required;
 use crate::run::{self, RunContext, Target};
 use crate::score::{self, Scoring};
@@ -27,8 +27,13 @@ pub(super) enum Told {
     Nothing,
 }
 
-/// Judges a program, and hands back the report.
-pub(super) async fn conduct(judged: &Judged, common: &Common, told: Told) -> anyhow::Result<RunReport> {
+/// Judges a program, and hands back the report: of the whole run, or of what was judged when it was interrupted.
+pub(super) async fn conduct(
+    judged: &Judged,
+    common: &Common,
+    told: Told,
+    interrupt: &Interrupt,
+) -> anyhow::Result<RunReport> {
     if let Some(profile) = common.profile {
         let mode = if judged.mode == "vectors" {
             "client"
@@ -37,7 +42,7 @@ pub(super) async fn conduct(judged: &Judged, common: &Common, told: Told) -> any
         };
         anyhow::ensure!(
             profile.mode() == mode,
-            "--profile {profile:?} is judged by `{}`, not by `{}`",
+            "--profile {profile} is judged by `{}`, not by `{}`",
             profile.mode(),
             judged.mode
         );
@@ -56,12 +61,16 @@ pub(super) async fn conduct(judged: &Judged, common: &Common, told: Told) -> any
         profile: common.profile,
         shard: common.shard,
         fail_fast: common.fail_fast,
-        jobs: usize::from(common.jobs),
+        jobs: common.jobs,
         seed,
         invocation: judged.invocation(),
     };
     let implementation = match judged.target.pool() {
-        Some(pool) => Some(pool.get().await?.hello().implementation.clone()),
+        // A program may be compiled first, so that this may take long.
+        Some(pool) => match interrupt.unless(pool.get()).await {
+            Ok(adapter) => Some(adapter?.hello().implementation.clone()),
+            Err(_) => None,
+        },
         None => None,
     };
     let with_vectors = matches!(judged.mode, "client" | "vectors");
@@ -75,33 +84,48 @@ pub(super) async fn conduct(judged: &Judged, common: &Common, told: Told) -> any
         0
     };
     let progress = (told == Told::Each).then(|| Progress::start(cases + parsed, common.format));
+    let reports = RefCell::new(Vec::new());
     let done = |case: &CaseReport| {
+        reports.borrow_mut().push(case.clone());
         if let Some(progress) = &progress {
             progress.done(case, &set.requirements);
         }
     };
-    let mut reports = Vec::new();
-    if let (Target::Client(pool), true) = (&judged.target, with_vectors) {
-        reports = run::run_vectors(&vectors, &set.requirements, pool, &context, &selection, done).await;
-    }
-    let stop = selection.fail_fast && reports.iter().any(run::failed);
-    if judged.mode != "vectors" && !stop {
-        reports.extend(run::run_cases(&set, &judged.target, &context, &selection, done).await);
-    }
+    let play = async {
+        if let (Target::Client(pool), true) = (&judged.target, with_vectors) {
+            run::run_vectors(&vectors, &set.requirements, pool, &context, &selection, done).await;
+        }
+        let stop = selection.fail_fast && reports.borrow().iter().any(run::failed);
+        if judged.mode != "vectors" && !stop {
+            run::run_cases(&set, &judged.target, &context, &selection, done).await;
+        }
+    };
+    let stopped = interrupt.unless(play).await.err();
     if let Some(progress) = &progress {
         progress.finish();
     }
-    judged.target.stop().await;
+    match stopped {
+        None => judged.target.stop().await,
+        Some(_) => judged.target.kill().await,
+    }
     let elapsed_ms = run::millis(clock::now().saturating_duration_since(started));
-    Ok(assemble(
+    let mut report = assemble(
         judged,
         common,
         &set,
         &context,
-        reports,
+        reports.into_inner(),
         implementation,
         elapsed_ms,
-    ))
+    );
+    if let Some(by) = stopped {
+        report.interrupted = Some(Interrupted {
+            by,
+            selected: cases + parsed,
+        });
+        report.conclusion = Conclusion::Interrupted;
+    }
+    Ok(report)
 }
 
 /// The first filter that no case of the mode matches. A run without what it asks for would say less than it seems to.
@@ -183,10 +207,7 @@ fn assemble(
         mode: judged.mode.to_owned(),
         target: judged.named.clone(),
         implementation,
-        profile: common
-            .profile
-            .and_then(|p| p.to_possible_value())
-            .map(|p| p.get_name().to_owned()),
+        profile: common.profile.map(|profile| profile.to_string()),
         required: context
             .scoring
             .required
@@ -197,6 +218,7 @@ fn assemble(
         seed: context.seed,
         slack_ms: context.slack_ms(),
         elapsed_ms,
+        interrupted: None,
         summary,
         conclusion: score::conclude(&cases),
         requirements: score::by_requirement(&set.requirements, &cases, |r| judged.belongs(r, common.profile)),

@@ -11,7 +11,7 @@ use clap::Args;
 use futures_util::StreamExt as _;
 
 use super::conduct::{Told, conduct};
-use super::{At, Common, Judged, say};
+use super::{At, Common, Interrupt, Judged, check, print};
 use crate::peers::{Mutant, Peers, Reference};
 use crate::report::{Conclusion, RunReport};
 use crate::select::Shard;
@@ -24,7 +24,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "DIR", default_value = "target/debug")]
     peers: PathBuf,
     /// Only mutants whose program, name or requirement contains this; may be repeated
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = check::part)]
     filter: Vec<String>,
     /// Only the i-th of n parts of the mutants
     #[arg(long, value_name = "I/N")]
@@ -33,12 +33,26 @@ pub(super) struct Options {
     #[arg(long)]
     mutants_only: bool,
     /// How many mutants are judged side by side, 1 to 8
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
-    jobs: u8,
+    #[arg(long, default_value_t = 2, allow_negative_numbers = true, value_parser = check::whole(1..=8_usize))]
+    jobs: usize,
 }
 
 /// Runs all of it. Exit code 1 where a reference does not conform or a mutant survives, 3 where nothing was run.
-pub(super) async fn main(options: &Options) -> anyhow::Result<u8> {
+///
+/// Interrupted, it says so; what it has told by then stands.
+pub(super) async fn main(options: &Options, interrupt: &Interrupt) -> anyhow::Result<u8> {
+    match interrupt.unless(look(options, interrupt)).await {
+        Ok(code) => code,
+        Err(signal) => {
+            print(&format!(
+                "interrupted by {signal}: what is above stands, the rest was not run\n"
+            ))?;
+            Ok(signal.exit_code())
+        }
+    }
+}
+
+async fn look(options: &Options, interrupt: &Interrupt) -> anyhow::Result<u8> {
     let peers = Peers::load_embedded()?;
     let mutants: Vec<&Mutant> = peers
         .mutants
@@ -55,48 +69,48 @@ pub(super) async fn main(options: &Options) -> anyhow::Result<u8> {
         &peers.references
     };
     if references.is_empty() && mutants.is_empty() {
-        tell("nothing was selected\n");
+        print("nothing was selected\n")?;
         return Ok(Conclusion::NothingVerified.exit_code());
     }
     for reference in references {
-        let report = reference_run(reference, &options.peers).await?;
+        let report = reference_run(reference, &options.peers, interrupt).await?;
         let words = report.conclusion.words();
         let warned = report
             .cases
             .iter()
             .filter(|case| case.verdict == Verdict::Warn)
             .count();
-        tell(&format!(
+        print(&format!(
             "reference {:<15} {:<7} {words}, {} cases, {warned} warnings\n",
             reference.program,
             reference.mode.word(),
             report.cases.len()
-        ));
+        ))?;
         if report.conclusion != Conclusion::Conformant {
             bad.push(format!("{}: {words}", reference.program));
         }
     }
     let mut runs = futures_util::stream::iter(&mutants)
-        .map(|mutant| async move { (*mutant, caught(mutant, &options.peers).await) })
-        .buffer_unordered(usize::from(options.jobs));
+        .map(|mutant| async move { (*mutant, caught(mutant, &options.peers, interrupt).await) })
+        .buffer_unordered(options.jobs);
     let mut count = 0_usize;
     while let Some((mutant, caught)) = runs.next().await {
         let name = format!("{} {}", mutant.program, mutant.name);
         for (requirement, by) in caught.with_context(|| name.clone())? {
             match by.first() {
-                Some(_) => tell(&format!(
+                Some(_) => print(&format!(
                     "caught    {name:<40} {requirement} by {}\n",
                     by.join(" ")
-                )),
+                ))?,
                 None => {
-                    tell(&format!("SURVIVES  {name:<40} {requirement}: {}\n", mutant.about));
+                    print(&format!("SURVIVES  {name:<40} {requirement}: {}\n", mutant.about))?;
                     bad.push(format!("{name} survives {requirement}"));
                 }
             }
         }
         count += 1;
     }
-    tell(&format!(
+    print(&format!(
         "{} references, {count} mutants: {}\n",
         references.len(),
         if bad.is_empty() {
@@ -104,16 +118,12 @@ pub(super) async fn main(options: &Options) -> anyhow::Result<u8> {
         } else {
             bad.join("; ")
         }
-    ));
+    ))?;
     Ok(if bad.is_empty() {
         Conclusion::Conformant.exit_code()
     } else {
         Conclusion::NotConformant.exit_code()
     })
-}
-
-fn tell(text: &str) {
-    say(&mut std::io::stdout(), text);
 }
 
 fn command(dir: &Path, program: &str, more: &str) -> anyhow::Result<String> {
@@ -128,7 +138,11 @@ fn command(dir: &Path, program: &str, more: &str) -> anyhow::Result<String> {
     Ok(format!("{quoted}{more}"))
 }
 
-async fn reference_run(reference: &Reference, dir: &Path) -> anyhow::Result<RunReport> {
+async fn reference_run(
+    reference: &Reference,
+    dir: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<RunReport> {
     let common = Common {
         filter: reference.filter.clone(),
         profile: reference.profile()?,
@@ -139,11 +153,15 @@ async fn reference_run(reference: &Reference, dir: &Path) -> anyhow::Result<RunR
         At::Adapter(command(dir, &reference.program, "")?),
         &common,
     )?;
-    conduct(&judged, &common, Told::Nothing).await
+    conduct(&judged, &common, Told::Nothing, interrupt).await
 }
 
 /// The cases that caught a mutant, for each requirement that it breaks.
-async fn caught(mutant: &Mutant, dir: &Path) -> anyhow::Result<Vec<(String, Vec<String>)>> {
+async fn caught(
+    mutant: &Mutant,
+    dir: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Vec<(String, Vec<String>)>> {
     let common = Common {
         filter: mutant.breaks.clone(),
         // One case of one rule is enough; of several rules each needs its own.
@@ -153,7 +171,7 @@ async fn caught(mutant: &Mutant, dir: &Path) -> anyhow::Result<Vec<(String, Vec<
     };
     let line = command(dir, &mutant.program, &format!(" --mutant {}", mutant.name))?;
     let judged = Judged::of(mutant.mode.word(), At::Adapter(line), &common)?;
-    let report = conduct(&judged, &common, Told::Nothing).await?;
+    let report = conduct(&judged, &common, Told::Nothing, interrupt).await?;
     let by = |requirement: &String| {
         let failed = report.cases.iter().filter(|case| {
             case.requirements.contains(requirement) && matches!(case.verdict, Verdict::Fail | Verdict::Warn)

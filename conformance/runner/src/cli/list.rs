@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 
-use super::say;
+use super::print;
 use crate::case::CaseSet;
 use crate::vector::Vectors;
 
@@ -49,6 +49,6 @@ pub(super) fn main(json: bool, set: &CaseSet) -> anyhow::Result<u8> {
         }
         out.push_str(&format!("{} cases\n", rows.len()));
     }
-    say(&mut std::io::stdout(), &out);
+    print(&out)?;
     Ok(0)
 }

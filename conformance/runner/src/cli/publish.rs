@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 
-use super::{Format, check, say};
+use super::{Format, check, print};
 use crate::render;
 use crate::report::{RunReport, badge, junit, markdown};
 
@@ -63,10 +63,9 @@ pub(super) fn publish(report: &RunReport, outputs: &Outputs, format: Format) -> 
         write("--badge", path, &badge::render(report))?;
     }
     match format {
-        Format::Text => say(&mut std::io::stdout(), &render::summary(report)),
-        Format::Json => say(&mut std::io::stdout(), &format!("{json}\n")),
+        Format::Text => print(&render::summary(report)),
+        Format::Json => print(&format!("{json}\n")),
     }
-    Ok(())
 }
 
 /// Writes one file, and says which option it was for where that fails.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 
-use super::say;
+use super::print;
 use crate::case::CaseSet;
 use crate::client_drive;
 use crate::report::Conclusion;
@@ -24,7 +24,7 @@ pub(super) fn main(records: &[PathBuf], set: &CaseSet) -> anyhow::Result<u8> {
                 check.name, check.expected, check.seen
             ));
         }
-        say(&mut std::io::stdout(), &out);
+        print(&out)?;
         verdicts.push(verdict);
     }
     Ok(Conclusion::of(verdicts).exit_code())

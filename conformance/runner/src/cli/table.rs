@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
+use super::print;
 use super::publish::write;
-use super::say;
 use crate::report::{self, RunReport, table};
 
 /// The largest report that is read.
@@ -28,7 +28,7 @@ pub(super) fn main(files: &[PathBuf], html: Option<&Path>, markdown: Option<&Pat
         write("--markdown", path, &table::markdown(&table))?;
     }
     if html.is_none() && markdown.is_none() {
-        say(&mut std::io::stdout(), &table::markdown(&table));
+        print(&table::markdown(&table))?;
     }
     Ok(0)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, anyhow, ensure};
 
-use super::say;
+use super::print;
 use crate::case;
 use crate::peers::Peers;
 use crate::required::Required;
@@ -17,7 +17,7 @@ pub(super) fn main() -> anyhow::Result<u8> {
     let coverage: Coverage = toml::from_str(COVERAGE).context("coverage.toml")?;
     let required = Required::v1(&set.requirements)?;
     let trace = Trace::new(&set, &vectors, &peers, &coverage, &required);
-    say(&mut std::io::stdout(), &trace.page());
+    print(&trace.page())?;
     let gaps = trace.gaps();
     ensure!(gaps.is_empty(), "{}", gaps.join("\n"));
     Ok(0)

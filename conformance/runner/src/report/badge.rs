@@ -21,6 +21,7 @@ pub fn render(report: &RunReport) -> String {
         Conclusion::NotConformant => (format!("not conformant {held}/{tested}"), "red"),
         Conclusion::HarnessError => ("no conclusion".to_owned(), "lightgrey"),
         Conclusion::NothingVerified => ("nothing verified".to_owned(), "lightgrey"),
+        Conclusion::Interrupted => ("interrupted".to_owned(), "lightgrey"),
     };
     let label = format!(
         "overload v{} {}",

@@ -26,6 +26,13 @@ pub fn render(report: &RunReport) -> Result<String, quick_junit::SerializeError>
     for case in &report.cases {
         suite.add_test_case(test_case(case, report));
     }
+    if report.interrupted.is_some() {
+        // A file with nothing but passes in it would be green.
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_type("interrupted");
+        status.set_message(report.words());
+        suite.add_test_case(TestCase::new("the run came to its end", status));
+    }
     let mut junit = Report::new(name);
     junit.set_time(Duration::from_millis(report.elapsed_ms));
     junit.add_test_suite(suite);

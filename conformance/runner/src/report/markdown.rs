@@ -9,7 +9,7 @@ use crate::verdict::{self, Verdict};
 pub fn render(report: &RunReport) -> String {
     let mut out = String::new();
     let name = report.name();
-    let _ = writeln!(out, "# {}: {}\n", cell(&name), report.conclusion.words());
+    let _ = writeln!(out, "# {}: {}\n", cell(&name), report.words());
     let _ = writeln!(
         out,
         "Overload contract v{}, {} {}, runner {}, seed {}, slack {} ms, {}.{} s.\n",

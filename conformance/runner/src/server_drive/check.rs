@@ -69,20 +69,15 @@ fn all_rules(check: &RulesCheck, evidence: &Evidence, findings: &mut Findings) {
         format!("at least {} rejects to look at", check.at_least),
         tally(of(evidence, &check.of)),
     );
-    let wanted = |rule: &str| {
-        check
-            .only
-            .as_ref()
-            .is_none_or(|only| only.iter().any(|id| id == rule))
-            && !check.but.iter().any(|id| id == rule)
-    };
     let mut broken: Vec<String> = Vec::new();
+    let mut blamed = BTreeSet::new();
     let mut others = 0_usize;
     for exchange in of(evidence, &check.of) {
         for rule in rules::broken(exchange)
             .into_iter()
-            .filter(|broken| wanted(broken.rule))
+            .filter(|broken| check.wants(broken.rule))
         {
+            blamed.insert(rule.rule.to_owned());
             let line = format!("{}: {} [{}]", rule.rule, rule.why, brief(exchange));
             if broken.len() < MAX_LISTED {
                 broken.push(line);
@@ -104,6 +99,31 @@ fn all_rules(check: &RulesCheck, evidence: &Evidence, findings: &mut Findings) {
         broken.join("; ")
     };
     findings.check(format!("rules of {}", check.of), broken.is_empty(), name, seen);
+    findings.blame(blamed);
+}
+
+/// The rules of single rejects that a case looks for and that no answer of it could keep or break. A case that looks in other
+/// ways as well has none: those ways may have seen the rule.
+pub(super) fn unseen(checks: &[&Check], evidence: &Evidence) -> BTreeSet<&'static str> {
+    let mut looks = Vec::new();
+    for check in checks {
+        match check {
+            Check::Rules(check) => looks.push(check),
+            Check::Count(_) => {}
+            _ => return BTreeSet::new(),
+        }
+    }
+    let reached = |rule: &str| {
+        let of_check = |check: &&&RulesCheck| {
+            check.wants(rule) && of(evidence, &check.of).any(|exchange| rules::reaches(rule, exchange))
+        };
+        looks.iter().any(|check| of_check(&check))
+    };
+    rules::RULES
+        .iter()
+        .copied()
+        .filter(|rule| looks.iter().any(|check| check.wants(rule)) && !reached(rule))
+        .collect()
 }
 
 fn count(check: &Count, evidence: &Evidence, findings: &mut Findings) {

@@ -90,7 +90,7 @@ pub async fn run_case(
                     return Err(why);
                 }
             };
-            let outcome = on(&stage, body, context, true).await;
+            let outcome = on(&stage, &case.requirements, body, context, true).await;
             if let Some(adapter) = &stage.adapter {
                 adapter.stop().await;
             }
@@ -111,7 +111,7 @@ pub async fn run_case(
                 metrics,
                 adapter: None,
             };
-            on(&stage, body, context, false).await
+            on(&stage, &case.requirements, body, context, false).await
         }
     }
 }
@@ -147,7 +147,13 @@ async fn start(adapter: Adapter, body: &ServerCase) -> Result<Stage, (Adapter, N
 }
 
 /// Plays and judges on a running server.
-async fn on(stage: &Stage, body: &ServerCase, context: &RunContext, fixtures: bool) -> Outcome {
+async fn on(
+    stage: &Stage,
+    requirements: &[String],
+    body: &ServerCase,
+    context: &RunContext,
+    fixtures: bool,
+) -> Outcome {
     let blind = stage.metrics.is_none() && !fixtures;
     let checks: Vec<&Check> = body
         .checks
@@ -175,9 +181,27 @@ async fn on(stage: &Stage, body: &ServerCase, context: &RunContext, fixtures: bo
     let mut findings = Findings::default();
     answered(&evidence, &mut findings);
     patience::whole(&evidence, &mut findings);
-    for check in checks {
+    for check in &checks {
         check::judge(check, &evidence, slack, &mut findings);
     }
+    let unseen = check::unseen(&checks, &evidence);
+    if requirements.iter().all(|id| unseen.contains(id.as_str())) {
+        let why = format!(
+            "no answer is one that {} speaks of: {}",
+            requirements.join(", "),
+            look::tally(evidence.exchanges.iter())
+        );
+        if !fixtures {
+            return Err(patience::inconclusive(&why));
+        }
+        findings.check(
+            "something to look at",
+            false,
+            "an answer that the rule speaks of",
+            why,
+        );
+    }
+    findings.unseen = unseen.into_iter().map(str::to_owned).collect();
     if blind {
         findings.saw("one witness only: no metrics page was given, so that its checks were left out");
     }

@@ -9,6 +9,7 @@
 //! spoke about. If every one of them is served, the server refuses this probe and nothing else, and that is its answer. If not,
 //! nothing was shown: the case is inconclusive, neither a pass nor a failure.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::check::EDGE;
@@ -60,15 +61,16 @@ pub(super) fn whole(evidence: &Evidence, findings: &mut Findings) {
     if aside.is_empty() {
         return;
     }
-    let broken: Vec<String> = aside
-        .iter()
-        .flat_map(|exchange| {
-            let rules = rules::broken(exchange).into_iter();
-            rules
-                .filter(|broken| !KIND.contains(&broken.rule))
-                .map(|broken| format!("{}: {} [{}]", broken.rule, broken.why, brief(exchange)))
-        })
-        .collect();
+    let mut blamed = BTreeSet::new();
+    let mut broken: Vec<String> = Vec::new();
+    for exchange in aside {
+        for rule in rules::broken(exchange) {
+            if !KIND.contains(&rule.rule) {
+                blamed.insert(rule.rule.to_owned());
+                broken.push(format!("{}: {} [{}]", rule.rule, rule.why, brief(exchange)));
+            }
+        }
+    }
     let seen = match broken.first() {
         None => format!(
             "kept by {} rejects, waited out: {}",
@@ -83,6 +85,7 @@ pub(super) fn whole(evidence: &Evidence, findings: &mut Findings) {
         "a reject that speaks about the caller or the load is a whole one",
         seen,
     );
+    findings.blame(blamed);
 }
 
 /// Hints that differ from caller to caller can only be seen where the server saw callers: one that took all of the crowd for

@@ -22,6 +22,7 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 
+use crate::cli::check;
 use crate::run::RunContext;
 use crate::{clock, run, slack};
 use behaviour::{Behaviour, BehaviourSet};
@@ -48,16 +49,16 @@ pub struct SurveyArgs {
     #[arg(long, requires = "clients")]
     nightly: bool,
     /// Only programs whose command contains this; may be repeated
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = check::part)]
     only: Vec<String>,
     /// Only behaviours whose id contains this; may be repeated
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = check::part)]
     behaviour: Vec<String>,
     /// Behaviours from this file instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     behaviours: Option<PathBuf>,
-    /// How many (program, behaviour) pairs are played at the same time, each with a process of its own
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_JOBS)))]
+    /// How many (program, behaviour) pairs are played at the same time, 1 to 32, each with a process of its own
+    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_parser = check::whole(1..=MAX_JOBS))]
     jobs: u16,
     /// Write every number as JSON to this file
     #[arg(long, value_name = "FILE")]
@@ -112,7 +113,7 @@ pub async fn survey(args: SurveyArgs) -> anyhow::Result<u8> {
     let page = table::page(&made);
     match &args.markdown {
         Some(path) => write(path, &page, "--markdown")?,
-        None => say(&mut std::io::stdout(), &page),
+        None => crate::cli::print(&page)?,
     }
     Ok(made.exit_code())
 }
@@ -267,7 +268,7 @@ fn note(text: &str) {
     say(&mut std::io::stderr(), text);
 }
 
-/// Writes text. A reader that has gone away is no reason to fail.
+/// What cannot be written is lost.
 fn say(to: &mut dyn std::io::Write, text: &str) {
     let _ = to.write_all(text.as_bytes());
     let _ = to.flush();

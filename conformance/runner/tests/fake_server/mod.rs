@@ -43,6 +43,8 @@ pub(crate) enum Fault {
     EmptyBucketNoNoStore,
     /// It never fills.
     ThrottlesForever,
+    /// It knows no contract: a plain 503 with a page for people, as a proxy in its own right sends it.
+    KnowsNoContract,
     /// An odd tier is refused as if the caller were throttled; everything else is served.
     ThrottlesOddTiers,
 }
@@ -329,6 +331,9 @@ async fn work(request: &Request, state: &Shared, workers: &Semaphore) -> Vec<u8>
 fn reject(state: &mut State, line: &Forced, method: &str) -> Vec<u8> {
     let fault = state.fault;
     state.rejects += u64::from(fault != Fault::MiscountsRejects);
+    if fault == Fault::KnowsNoContract {
+        return plain(503, "<h1>503 Service Temporarily Unavailable</h1>").into();
+    }
     let Forced { code, after, .. } = line;
     let max = if fault == Fault::MaxBelowAfter {
         after - 1

@@ -20,7 +20,10 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer};
 
 #[derive(Parser)]
-#[command(about = "Measures what Rust's HTTP clients do with overload")]
+#[command(
+    name = "compare",
+    about = "Measures what Rust's HTTP clients do with overload"
+)]
 struct Args {
     /// Only clients whose name contains this.
     #[arg(long, default_value = "")]

@@ -66,7 +66,7 @@ fn programs(out: &mut String, table: &Table<'_>) {
         let class = match report.conclusion {
             Conclusion::Conformant => "good",
             Conclusion::NotConformant => "bad",
-            Conclusion::HarnessError | Conclusion::NothingVerified => "soft",
+            Conclusion::HarnessError | Conclusion::NothingVerified | Conclusion::Interrupted => "soft",
         };
         let _ = writeln!(
             out,
@@ -75,7 +75,7 @@ fn programs(out: &mut String, table: &Table<'_>) {
             escape(&report.name()),
             escape(&report.mode),
             escape(report.profile.as_deref().unwrap_or_default()),
-            report.conclusion.words(),
+            report.words(),
             escape(&report.target),
             escape(&report.runner),
             report.seed,

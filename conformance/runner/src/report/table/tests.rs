@@ -20,6 +20,7 @@ fn report(name: &str, verdict: Verdict, gaps: &[f64]) -> RunReport {
         slack_ms: 250,
         elapsed_ms: 10,
         summary: [(verdict.key().to_owned(), 1)].into(),
+        interrupted: None,
         conclusion: Conclusion::of([verdict]),
         cases: vec![CaseReport {
             id: "one".to_owned(),
@@ -30,6 +31,8 @@ fn report(name: &str, verdict: Verdict, gaps: &[f64]) -> RunReport {
             scored: true,
             reason: None,
             checks: Vec::new(),
+
+            unseen: std::collections::BTreeSet::new(),
             timeline: Vec::new(),
             measured: gaps
                 .iter()

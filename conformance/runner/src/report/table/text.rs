@@ -20,7 +20,7 @@ pub fn render(table: &Table<'_>) -> String {
                 .profile
                 .as_ref()
                 .map_or_else(String::new, |profile| format!(", {profile}")),
-            report.conclusion.words(),
+            report.words(),
             report.seed,
             report.slack_ms
         );

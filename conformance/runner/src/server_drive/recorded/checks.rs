@@ -79,6 +79,81 @@ fn nothing_observed_never_holds() {
 }
 
 #[test]
+fn a_rule_is_unseen_where_no_answer_could_keep_or_break_it() {
+    let unseen = |checks: &[&str], evidence: &Evidence| {
+        let checks: Vec<Check> = checks
+            .iter()
+            .map(|check| serde_saphyr::from_str(check).unwrap())
+            .collect();
+        let checks: Vec<&Check> = checks.iter().collect();
+        super::super::check::unseen(&checks, evidence)
+    };
+    let whole = evidence(vec![good()]);
+    let bare = evidence(vec![changed(vec![
+        Change::Drop("overload-signal"),
+        Change::Drop("retry-after"),
+        Change::Body("<h1>busy</h1>"),
+    ])]);
+    let milli = "rules: { of: r, only: [SRV-27] }";
+    assert!(unseen(&[milli], &whole).is_empty());
+    assert_eq!(
+        unseen(&[milli], &bare).into_iter().collect::<Vec<_>>(),
+        ["SRV-27"]
+    );
+    let all = unseen(&["rules: { of: r, but: [SRV-23] }"], &bare);
+    assert!(
+        all.contains("SRV-09") && !all.contains("SRV-04") && !all.contains("SRV-23"),
+        "{all:?}"
+    );
+    // Another kind of check may have seen it.
+    assert!(unseen(&[milli, "windows: { of: r, distinct: 1, per: 1 }"], &bare).is_empty());
+    // What only other answers than those of the label could show stays unseen.
+    assert!(unseen(&["rules: { of: other, only: [SRV-27] }"], &whole).contains("SRV-27"));
+}
+
+#[test]
+fn every_answer_that_breaks_a_rule_is_one_that_the_rule_speaks_of() {
+    use crate::server_drive::rules::{RULES, broken, reaches};
+    let answers = [
+        good(),
+        changed(vec![Change::Status(500)]),
+        changed(vec![Change::Status(504)]),
+        changed(vec![Change::Status(422)]),
+        changed(vec![Change::Status(429)]),
+        changed(vec![Change::Drop("overload-signal")]),
+        changed(vec![Change::Drop("retry-after"), Change::Drop("retry-after-ms")]),
+        changed(vec![Change::Drop("overload-signal"), Change::Body("no JSON")]),
+        changed(vec![
+            Change::Trailer("overload-signal", "v=1"),
+            Change::Member("status", 500.into()),
+        ]),
+        changed(vec![signal(
+            "v=2, code=Q, retry=after, applied=no, after=1, max=0",
+        )]),
+        changed(vec![
+            signal("v=1, code=rate_limited, retry=after, applied=no, after=70000, max=1"),
+            Change::Member("predicted_wait_ms", 1234.into()),
+            Change::Member("tenant", "a".into()),
+        ]),
+        changed(vec![
+            signal("v=1, code=deadline_unattainable, retry=no, applied=maybe"),
+            Change::Member("code", "deadline_unattainable".into()),
+        ]),
+    ];
+    let mut seen = std::collections::BTreeSet::new();
+    for answer in &answers {
+        for rule in broken(answer) {
+            assert!(reaches(rule.rule, answer), "{}: {}", rule.rule, rule.why);
+            seen.insert(rule.rule);
+        }
+    }
+    assert!(
+        seen.len() > RULES.len() * 2 / 3,
+        "few rules were broken: {seen:?}"
+    );
+}
+
+#[test]
 fn answers_are_counted_by_kind() {
     let mut success = changed(vec![
         Change::Status(200),

@@ -3,9 +3,11 @@
 
 mod body;
 mod hint;
+mod reach;
 mod signal;
 
 pub use hint::two_digits;
+pub use reach::reaches;
 
 use super::message::{Exchange, Seen, lines_of};
 use super::reject::{Entry, Reading, SIGNAL, Signal};

@@ -118,6 +118,14 @@ pub struct RulesCheck {
     pub at_least: u32,
 }
 
+impl RulesCheck {
+    /// True when the check looks for this rule.
+    pub fn wants(&self, rule: &str) -> bool {
+        let one_of = |ids: &[String]| ids.iter().any(|id| id == rule);
+        self.only.as_deref().is_none_or(one_of) && !one_of(&self.but)
+    }
+}
+
 /// See [`Check::Count`].
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
