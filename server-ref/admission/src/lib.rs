@@ -14,6 +14,7 @@
 //! `now` and `rng` are arguments; events come out, nothing is logged here.
 
 mod answer;
+mod ask;
 mod bounds;
 mod controller;
 mod demand;

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use holdoff_contract::{Code, Hint, Overload, Retry, Scope, Tier};
 
+use crate::ask::Ask;
 use crate::bounds::whole;
 use crate::edge::Throttle;
-use crate::judge::{Ask, Findings};
+use crate::judge::Findings;
 use crate::line::{self, At, LEAST, Line, Window};
 use crate::slots::{Nanos, Slot};
 use crate::{Caller, Controller, DeadlineOf, Event, Events, Rejection, Work};

@@ -22,8 +22,9 @@ pub(crate) mod still;
 pub(crate) mod timeline;
 pub mod wire;
 
+use std::collections::BTreeSet;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -74,6 +75,7 @@ pub async fn run_case(
             play,
             started,
             give_up: begun + limit,
+            over: Mutex::default(),
         };
         let (findings, still) = drive.once().await?;
         if !findings.is_excused() {
@@ -131,6 +133,7 @@ pub(crate) async fn observe(
         play: 1,
         started,
         give_up: started + limit,
+        over: Mutex::default(),
     };
     drive.configure(&drive.shared_client()).await?;
     let groups = drive.play().await?;
@@ -198,6 +201,8 @@ struct Drive<'a> {
     play: u32,
     started: Instant,
     give_up: Instant,
+    /// The groups whose calls have all ended.
+    over: Mutex<BTreeSet<String>>,
 }
 
 impl Drive<'_> {
@@ -295,7 +300,13 @@ impl Drive<'_> {
                 None => self.started,
                 Some(name) => {
                     let prefix = format!("/c/{}/{}/{name}-", self.context.run_id, self.id);
-                    first_answer(slice::from_ref(self.origin), &prefix, self.give_up).await
+                    let over = || {
+                        self.over
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .contains(name)
+                    };
+                    first_answer(slice::from_ref(self.origin), &prefix, self.give_up, over).await
                 }
             };
             tokio::time::sleep_until((from + Duration::from_millis(at_ms)).into()).await;
@@ -317,7 +328,7 @@ impl Drive<'_> {
             .iter()
             .enumerate()
             .map(|(index, client)| self.call(group, index, client));
-        Ok(match group.start {
+        let seen = match group.start {
             Start::Together => join_all(calls).await,
             Start::InTurn => {
                 let mut seen = Vec::with_capacity(group.count);
@@ -326,7 +337,10 @@ impl Drive<'_> {
                 }
                 seen
             }
-        })
+        };
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        over.insert(group.name.clone());
+        Ok(seen)
     }
 
     fn command(&self, group: &Group, index: usize, client: &str) -> Value {
@@ -412,8 +426,14 @@ impl Drive<'_> {
 /// How often the log is looked at for an answer that others wait for.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// When the first request below the prefix was answered; `give_up` where none was until then, which its own checks tell.
-pub(crate) async fn first_answer(origins: &[Origin], prefix: &str, give_up: Instant) -> Instant {
+/// When the first request below the prefix was answered. Where none will be, since its calls are over or `give_up` has
+/// come: now; that group's own checks tell.
+pub(crate) async fn first_answer(
+    origins: &[Origin],
+    prefix: &str,
+    give_up: Instant,
+    over: impl Fn() -> bool,
+) -> Instant {
     loop {
         let answered = origins
             .iter()
@@ -422,8 +442,9 @@ pub(crate) async fn first_answer(origins: &[Origin], prefix: &str, give_up: Inst
         if let Some(at) = answered {
             return at;
         }
-        if clock::now() >= give_up {
-            return give_up;
+        let now = clock::now();
+        if now >= give_up || over() {
+            return now;
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -398,12 +398,14 @@ mod tests {
             asked
         };
         let far = clock::now() + Duration::from_secs(10);
-        let answer = crate::client_drive::first_answer(&origins, "/c/first-", far);
+        let answer = crate::client_drive::first_answer(&origins, "/c/first-", far, || false);
         let (asked, answered) = tokio::join!(asked, answer);
         assert!(asked <= answered && answered < far);
 
         let soon = clock::now() + Duration::from_millis(20);
-        let none = crate::client_drive::first_answer(&origins, "/c/second-", soon).await;
-        assert_eq!(none, soon);
+        let none = crate::client_drive::first_answer(&origins, "/c/second-", soon, || false).await;
+        assert!(none >= soon);
+        let over = crate::client_drive::first_answer(&origins, "/c/second-", far, || true).await;
+        assert!(over < far);
     }
 }

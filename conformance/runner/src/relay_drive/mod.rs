@@ -11,7 +11,8 @@ mod judge_tests;
 mod record;
 pub mod spec;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -95,6 +96,7 @@ pub async fn run_case(
         origins: &origins,
         started,
         give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+        over: Mutex::default(),
     };
     let groups = stage.play(&body.calls).await;
     tokio::time::sleep(WATCH).await;
@@ -118,6 +120,8 @@ struct Stage<'a> {
     origins: &'a [Origin],
     started: Instant,
     give_up: Instant,
+    /// The groups whose calls have all ended.
+    over: Mutex<BTreeSet<String>>,
 }
 
 impl Stage<'_> {
@@ -142,7 +146,19 @@ impl Stage<'_> {
             let from = match group.after.as_deref() {
                 None => self.started,
                 Some(name) => {
-                    first_answer(self.origins, &format!("{}/{name}-", self.prefix), self.give_up).await
+                    let over = || {
+                        self.over
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .contains(name)
+                    };
+                    first_answer(
+                        self.origins,
+                        &format!("{}/{name}-", self.prefix),
+                        self.give_up,
+                        over,
+                    )
+                    .await
                 }
             };
             tokio::time::sleep_until((from + Duration::from_millis(at_ms)).into()).await;
@@ -166,7 +182,10 @@ impl Stage<'_> {
             tokio::time::sleep_until(due.into()).await;
             self.call(group, path).await
         });
-        join_all(calls).await
+        let seen = join_all(calls).await;
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        over.insert(group.name.clone());
+        seen
     }
 
     async fn call(&self, group: &Group, path: String) -> CallSeen {

@@ -66,10 +66,10 @@ async fn values_that_do_not_fit_each_other_are_all_named_with_the_one_that_sets_
     for words in [
         "line 5, column 12: tiers.critical.slots is 5; it must be in 0..=4 (at most workers, which is 4)",
         "line 6, column 23: tiers.critical.reserved_workers is 4; it must be in 0..=3 (less than workers, which is 4)",
-        "thresholds.shed_depth is 5; it must be in 10..=400000 (at least enter_depth, which is 10)",
+        "thresholds.shed_depth is 5; it must be in 10..=300000 (at least enter_depth, which is 10)",
         "thresholds.exit_depth is 10; it must be in 0..=9 (less than enter_depth, which is 10)",
         "line 7, column 13: thresholds.shed_wait is 0.9 (the default); it must be in 0.95..=10 (at least enter_wait, which is 0.95)",
-        "classes.a.p95_ms is 4; it must be in 5..=172800000 (at least half of mean_ms, which is 10)",
+        "classes.a.p95_ms is 4; it must be in 5..=86400000 (at least half of mean_ms, which is 10)",
         "classes.a.deadline_ms is 5000; it must be in 1..=100 (at most the profile's max_deadline_ms, which is 100)",
         "line 10, column 6: classes.b.deadline_ms is 5000 (the default); it must be in 1..=60 (at most its max_deadline_ms",
     ] {
