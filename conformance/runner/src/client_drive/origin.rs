@@ -18,10 +18,6 @@ use super::spec::Port;
 use super::wire::{Exchange, WireLog};
 use crate::clock;
 
-/// The most requests of one case that are kept.
-pub(crate) const MAX_EXCHANGES: usize = 20_000;
-/// The most strays that are kept.
-const MAX_STRAYS: usize = 20;
 /// The most connections of one port that are served at the same time.
 const MAX_CONNECTIONS: u64 = 4096;
 /// How much of an endless body is offered at most.
@@ -218,38 +214,11 @@ async fn serve(mut stream: TcpStream, port: Port, connection: usize, shared: &Sh
 }
 
 fn stray(shared: &Shared, what: String) {
-    let mut log = lock(&shared.log);
-    if log.strays.len() < MAX_STRAYS {
-        log.strays.push(what);
-    }
+    lock(&shared.log).stray(what);
 }
 
 fn record(shared: &Shared, port: Port, connection: usize, incoming: Incoming) -> Option<usize> {
-    let mut log = lock(&shared.log);
-    if log.exchanges.len() >= MAX_EXCHANGES {
-        log.dropped += 1;
-        return None;
-    }
-    let Incoming {
-        arrived,
-        method,
-        path,
-        fields,
-        body,
-    } = incoming;
-    log.exchanges.push(Exchange {
-        port,
-        connection,
-        arrived,
-        method,
-        path,
-        fields,
-        body,
-        head_at: None,
-        answered: String::new(),
-        body_written: 0,
-    });
-    Some(log.exchanges.len() - 1)
+    lock(&shared.log).record(port, connection, incoming)
 }
 
 /// Plays one step. False when the connection is over.

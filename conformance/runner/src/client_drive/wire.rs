@@ -4,7 +4,13 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::reader::Incoming;
 use super::spec::Port;
+
+/// The most requests of one case that are kept.
+pub(crate) const MAX_EXCHANGES: usize = 20_000;
+/// The most strays that are kept.
+const MAX_STRAYS: usize = 20;
 
 /// One request that came in, and what was done with it.
 #[derive(Debug, Clone)]
@@ -76,6 +82,41 @@ pub struct WireLog {
 }
 
 impl WireLog {
+    /// Keeps what belongs to no call, up to a limit.
+    pub(crate) fn stray(&mut self, what: String) {
+        if self.strays.len() < MAX_STRAYS {
+            self.strays.push(what);
+        }
+    }
+
+    /// Keeps a request that came in, up to a limit, and says where.
+    pub(crate) fn record(&mut self, port: Port, connection: usize, incoming: Incoming) -> Option<usize> {
+        if self.exchanges.len() >= MAX_EXCHANGES {
+            self.dropped += 1;
+            return None;
+        }
+        let Incoming {
+            arrived,
+            method,
+            path,
+            fields,
+            body,
+        } = incoming;
+        self.exchanges.push(Exchange {
+            port,
+            connection,
+            arrived,
+            method,
+            path,
+            fields,
+            body,
+            head_at: None,
+            answered: String::new(),
+            body_written: 0,
+        });
+        Some(self.exchanges.len() - 1)
+    }
+
     /// The counters of a port.
     pub fn port(&mut self, port: Port) -> &mut Connections {
         match port {

@@ -14,16 +14,12 @@ use tokio::task::JoinSet;
 
 use crate::client_drive::reader::{Incoming, Reader};
 use crate::client_drive::spec::Port;
-use crate::client_drive::wire::{Exchange, WireLog};
+use crate::client_drive::wire::WireLog;
 use crate::clock;
 use crate::server_drive::look;
 use crate::server_drive::message::{self, Ask, Pace, Seen};
 use crate::server_drive::probe::{self, Address};
 
-/// The most requests of one case that are kept.
-const MAX_EXCHANGES: usize = 20_000;
-/// The most strays that are kept.
-const MAX_STRAYS: usize = 20;
 /// How long the server may take for one answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Fields that are about one connection, and not passed on.
@@ -207,37 +203,12 @@ fn wire(answer: &Seen, head_only: bool) -> Vec<u8> {
 }
 
 fn stray(shared: &Shared, what: String) {
-    let mut seen = lock(&shared.seen);
-    if seen.log.strays.len() < MAX_STRAYS {
-        seen.log.strays.push(what);
-    }
+    lock(&shared.seen).log.stray(what);
 }
 
 fn record(shared: &Shared, connection: usize, incoming: Incoming) -> Option<usize> {
     let mut seen = lock(&shared.seen);
-    if seen.log.exchanges.len() >= MAX_EXCHANGES {
-        seen.log.dropped += 1;
-        return None;
-    }
-    let Incoming {
-        arrived,
-        method,
-        path,
-        fields,
-        body,
-    } = incoming;
-    seen.log.exchanges.push(Exchange {
-        port: Port::Main,
-        connection,
-        arrived,
-        method,
-        path,
-        fields,
-        body,
-        head_at: None,
-        answered: String::new(),
-        body_written: 0,
-    });
+    let at = seen.log.record(Port::Main, connection, incoming)?;
     seen.answers.push(None);
-    Some(seen.log.exchanges.len() - 1)
+    Some(at)
 }
