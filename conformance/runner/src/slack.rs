@@ -3,12 +3,13 @@
 //! Early bounds are exact. Late bounds need slack, because between a timer that fires and a request that is read
 //! lie two schedulers. The slack is measured on the machine at the start of a run, not guessed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::clock;
+use crate::still::{MAX_KEPT, PROMPT, Stills};
 
 /// The least slack that a late bound is given.
 pub const LEAST: Duration = Duration::from_millis(250);
@@ -30,9 +31,18 @@ pub async fn calibrate() -> std::io::Result<Duration> {
     Ok(from_samples(late))
 }
 
-/// The same while something else is done. A machine that is idle at the start of a run is not while a case of it holds
-/// hundreds of connections open.
-pub async fn during<T>(work: impl Future<Output = T>) -> (T, Duration) {
+/// What a machine was like while something was done on it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pace {
+    /// What a late bound is given on top, measured as by [`calibrate`].
+    pub(crate) slack: Duration,
+    /// When it stood still, as the runner saw it.
+    pub(crate) stills: Stills,
+}
+
+/// The same while something else is done, and when the machine stood still. A machine that is idle at the start of a run is not
+/// while a case of it holds hundreds of connections open.
+pub(crate) async fn during<T>(work: impl Future<Output = T>) -> (T, Pace) {
     let mut late = Vec::new();
     let done = {
         let look = async {
@@ -45,10 +55,16 @@ pub async fn during<T>(work: impl Future<Output = T>) -> (T, Duration) {
             () = look => std::future::pending().await,
         }
     };
-    (done, from_samples(late))
+    // What was done may have ended in the middle of a standstill.
+    if let Some(sample) = late.last_mut() {
+        sample.done.get_or_insert(clock::now());
+    }
+    let stills = stills(&late);
+    let slack = from_samples(late);
+    (done, Pace { slack, stills })
 }
 
-async fn measure(samples: u32, late: &mut Vec<Duration>) -> std::io::Result<()> {
+async fn measure(samples: u32, late: &mut Vec<Late>) -> std::io::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let mut near = TcpStream::connect(listener.local_addr()?).await?;
     let (mut far, _) = listener.accept().await?;
@@ -60,15 +76,14 @@ async fn measure(samples: u32, late: &mut Vec<Duration>) -> std::io::Result<()> 
     };
     let measure = async move {
         for _ in 0..samples {
-            let start = clock::now();
-            tokio::time::sleep(PAUSE).await;
+            let due = clock::now() + PAUSE;
+            late.push(Late { due, done: None });
+            tokio::time::sleep_until(due.into()).await;
             near.write_all(b"x").await?;
             near.read_exact(&mut [0_u8]).await?;
-            late.push(
-                clock::now()
-                    .saturating_duration_since(start)
-                    .saturating_sub(PAUSE),
-            );
+            if let Some(sample) = late.last_mut() {
+                sample.done = Some(clock::now());
+            }
         }
         Ok::<_, std::io::Error>(())
     };
@@ -78,7 +93,32 @@ async fn measure(samples: u32, late: &mut Vec<Duration>) -> std::io::Result<()> 
     }
 }
 
-fn from_samples(mut late: Vec<Duration>) -> Duration {
+/// When a sample should have been done, and when it was; `None` while it is under way.
+#[derive(Debug, Clone, Copy)]
+struct Late {
+    due: Instant,
+    done: Option<Instant>,
+}
+
+impl Late {
+    fn by(&self) -> Duration {
+        self.done
+            .map_or(Duration::ZERO, |done| done.saturating_duration_since(self.due))
+    }
+}
+
+/// The samples that were not prompt.
+fn stills(late: &[Late]) -> Stills {
+    let long = late.iter().filter(|sample| sample.by() > PROMPT);
+    Stills(
+        long.filter_map(|sample| Some((sample.due, sample.done?)))
+            .take(MAX_KEPT)
+            .collect(),
+    )
+}
+
+fn from_samples(late: Vec<Late>) -> Duration {
+    let mut late: Vec<Duration> = late.iter().map(Late::by).collect();
     late.sort_unstable();
     let rank = (late.len() * 99).div_ceil(100).saturating_sub(1);
     let p99 = late.get(rank).copied().unwrap_or_default();
@@ -89,14 +129,27 @@ fn from_samples(mut late: Vec<Duration>) -> Duration {
 mod tests {
     use super::*;
 
+    fn late_by(lengths: &[u64]) -> Vec<Late> {
+        let due = clock::now();
+        let of = |ms: &u64| Late {
+            due,
+            done: Some(due + Duration::from_millis(*ms)),
+        };
+        lengths.iter().map(of).collect()
+    }
+
     #[test]
     fn slack_is_four_times_the_p99_and_never_less_than_a_quarter_second() {
-        assert_eq!(from_samples(vec![Duration::from_millis(1); 100]), LEAST);
-        assert_eq!(
-            from_samples(vec![Duration::from_millis(100); 100]),
-            Duration::from_millis(400)
-        );
-        assert_eq!(from_samples(vec![Duration::from_secs(60); 3]), MOST);
+        assert_eq!(from_samples(late_by(&[1; 100])), LEAST);
+        assert_eq!(from_samples(late_by(&[100; 100])), Duration::from_millis(400));
+        assert_eq!(from_samples(late_by(&[60_000; 3])), MOST);
         assert_eq!(from_samples(Vec::new()), LEAST);
+    }
+
+    #[test]
+    fn a_sample_that_is_not_prompt_is_a_standstill_of_its_length() {
+        let stills = stills(&late_by(&[1, 10, 300, 2]));
+        assert_eq!(stills.0.len(), 1);
+        assert_eq!(stills.longest(), Duration::from_millis(300));
     }
 }

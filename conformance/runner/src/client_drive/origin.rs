@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt as _;
@@ -17,6 +17,7 @@ use super::script::{BodyPlan, Endless, Fault, Places, Repeat, Step};
 use super::spec::Port;
 use super::wire::{Exchange, WireLog};
 use crate::clock;
+use crate::lock::lock;
 
 /// The most connections of one port that are served at the same time.
 const MAX_CONNECTIONS: u64 = 4096;
@@ -69,10 +70,6 @@ struct Shared {
 pub(crate) struct Origin {
     shared: Arc<Shared>,
     _listeners: JoinSet<()>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Origin {

@@ -24,7 +24,6 @@ use crate::client_drive::judge::Played;
 use crate::client_drive::record;
 use crate::client_drive::reply_of;
 use crate::client_drive::seen::CallSeen;
-use crate::client_drive::still::Stills;
 use crate::run::RunContext;
 use crate::server_drive::ServerTarget;
 use crate::server_drive::probe::Address;
@@ -143,7 +142,7 @@ async fn between(
         Ok::<_, NotRun>(())
     };
     // Hundreds of calls at once make the machine late: what a late bound is given is measured while they run.
-    let ((groups, later), slack) = slack::during(async { tokio::join!(calls, later) }).await;
+    let ((groups, later), pace) = slack::during(async { tokio::join!(calls, later) }).await;
     later?;
     tokio::time::sleep(WATCH).await;
     let crossed = witness.seen();
@@ -151,11 +150,12 @@ async fn between(
         groups,
         log: crossed.log.clone(),
         started,
-        slack: slack.max(context.slack),
-        stills: Stills::default(),
+        slack: pace.slack.max(context.slack),
+        stills: pace.stills,
         metrics: None,
     };
     let mut findings = judge::judge(body, &played, &crossed.answers)?;
+    findings.stood = played.stills.longest();
     if context.records() {
         findings.record = record::lines(&case.id, &played);
     }

@@ -4,7 +4,7 @@
 //! be done is kept as such instead of being repeated.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rand::RngExt as _;
@@ -24,6 +24,7 @@ use super::reject::Reading;
 use super::spec::{AwaitAnswers, AwaitMetric, Flood, ForcedSweep, Poll, Send, Step};
 use crate::adapter::{Adapter, COMMAND_LIMIT};
 use crate::clock;
+use crate::lock::lock;
 use crate::verdict::NotRun;
 
 /// Connections open at once at most.
@@ -56,6 +57,20 @@ pub struct Evidence {
     pub ended: BTreeMap<String, Vec<Result<String, String>>>,
     /// Answers to probes that spoke about the caller or the load, and were waited out.
     pub aside: Vec<Exchange>,
+    /// When the machine stood still: from when to when, from the start of the case.
+    pub stood: Vec<(Duration, Duration)>,
+}
+
+impl Evidence {
+    /// How long of the first `length` of an exchange the machine stood still.
+    pub(super) fn stood_in(&self, exchange: &Exchange, length: Duration) -> Duration {
+        let (from, to) = (exchange.sent_at, exchange.sent_at + length);
+        let shares = self
+            .stood
+            .iter()
+            .map(|(began, ended)| (*ended).min(to).saturating_sub((*began).max(from)));
+        shares.sum()
+    }
 }
 
 /// Where the server under test is, and how it is told what to do.
@@ -90,10 +105,15 @@ pub struct Play<'a> {
 ///
 /// # Errors
 /// A fixture was refused, or the adapter broke.
-pub async fn play(stage: &Stage, steps: &[Step], seed: u64) -> Result<Evidence, NotRun> {
+pub(super) async fn play(
+    stage: &Stage,
+    begun: Instant,
+    steps: &[Step],
+    seed: u64,
+) -> Result<Evidence, NotRun> {
     let mut play = Play {
         stage,
-        begun: clock::now(),
+        begun,
         open: Arc::new(Semaphore::new(MAX_OPEN)),
         seen: Arc::default(),
         background: JoinSet::new(),
@@ -113,11 +133,8 @@ pub async fn play(stage: &Stage, steps: &[Step], seed: u64) -> Result<Evidence, 
         pages: play.pages,
         ended: play.ended,
         aside: play.aside,
+        stood: Vec::new(),
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Play<'_> {
