@@ -146,6 +146,23 @@ mod tests {
         assert_eq!(from_samples(Vec::new()), LEAST);
     }
 
+    #[tokio::test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread that is stopped is what is to be seen"
+    )]
+    async fn real_time_a_thread_that_is_stopped_is_seen_to_stand_still() {
+        let begun = clock::now();
+        let ((), pace) = during(async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            std::thread::sleep(Duration::from_millis(300));
+        })
+        .await;
+        let seen = pace.stills.within(begun, clock::now());
+        assert!(seen >= Duration::from_millis(280), "{seen:?}");
+        assert!(pace.stills.longest() >= Duration::from_millis(280));
+    }
+
     #[test]
     fn a_sample_that_is_not_prompt_is_a_standstill_of_its_length() {
         let stills = stills(&late_by(&[1, 10, 300, 2]));

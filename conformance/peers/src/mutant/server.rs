@@ -1,5 +1,7 @@
 //! Broken servers: our server behind an edge that changes what it says or hears.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use holdoff_contract::field_name;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -97,6 +99,8 @@ pub enum ServerMutant {
     OneTenant,
     /// Names every task class that it is told, on its metrics page (SRQ-07, SEC-03).
     LabelsAnyClass,
+    /// Thinks for a second before it refuses (SEC-05).
+    SlowToRefuse,
 }
 
 impl ServerMutant {
@@ -145,6 +149,7 @@ impl ServerMutant {
             Self::KeepsWorkers => "ADM-15",
             Self::OneTenant => "ADM-27",
             Self::LabelsAnyClass => "SRQ-07",
+            Self::SlowToRefuse => "SEC-05",
         }
     }
 
@@ -197,6 +202,14 @@ impl ServerMutant {
             }
             Self::SickWhenBusy if path == "/healthz" => Some(StatusCode::SERVICE_UNAVAILABLE),
             _ => None,
+        }
+    }
+
+    /// How long it waits before it refuses.
+    pub fn hesitates(self) -> Duration {
+        match self {
+            Self::SlowToRefuse => Duration::from_secs(1),
+            _ => Duration::ZERO,
         }
     }
 
