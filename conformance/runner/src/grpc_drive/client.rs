@@ -16,12 +16,10 @@ use crate::client_drive::record;
 use crate::client_drive::seen::{CallSeen, Reply};
 use crate::client_drive::spec::{ClientCase, Group, Port, Start, Who};
 use crate::client_drive::wire::{Exchange, WireLog};
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::verdict::{Findings, NotRun, Outcome};
 use crate::{clock, slack};
 
-/// How much earlier than the case's own limit the replies are given up.
-const SPARE: Duration = Duration::from_millis(500);
 /// How far `grpc-timeout` and Overload-Deadline-Ms may differ: both are cut to their unit.
 const TIMEOUT_ROUNDING_US: u64 = 1000;
 
@@ -32,6 +30,7 @@ pub(crate) async fn run_case(
     adapters: &AdapterPool,
     context: &RunContext,
 ) -> Outcome {
+    let give_up = run::give_up(case);
     let adapter = adapters.get().await?;
     let origin = Origin::open()
         .await
@@ -49,7 +48,7 @@ pub(crate) async fn run_case(
         prefix: format!("/{SERVICE}/{}.{}", context.run_id, case.id),
         adapter: &adapter,
         origin: &origin,
-        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+        give_up,
     };
     let (groups, pace) = slack::during(join_all(body.calls.iter().map(|group| drive.group(group)))).await;
     tokio::time::sleep(Duration::from_millis(body.watch_ms)).await;
