@@ -107,8 +107,9 @@ pub async fn run_case(
                 |url: &Url| Address::parse(url.as_str()).map_err(|error| NotRun::Harness(error.to_string()));
             let metrics = metrics_url.as_ref().map(address).transpose()?;
             let server = address(url)?;
+            let play = format!("{}/{}", context.run_id, case.id);
             let stage = Stage {
-                callers: Callers::of(server.authority(), context.seed, &case.id),
+                callers: Callers::of(server.authority(), context.seed, &play),
                 server,
                 metrics,
                 adapter: None,
