@@ -9,7 +9,7 @@
 //! bare URL is driven with ordinary traffic only; what needs a fixture or a declared profile is then not applicable. Each case
 //! is then a caller of its own ([`callers`]), and what the server says about that caller is obeyed (`patience`).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use url::Url;
@@ -250,8 +250,8 @@ fn could_be_provoked(body: &ServerCase, evidence: &Evidence) -> Result<(), NotRu
     Ok(())
 }
 
-/// Every request was answered: a server that hangs, resets or talks garbage fails whatever else it does. True where answers are
-/// missing, and only to requests that a standstill took half of their time from.
+/// Every request was answered: a server that hangs, resets or talks garbage fails whatever else it does. True where answers or pages
+/// are missing, and only such that a standstill took half of their time from.
 fn answered(evidence: &Evidence, findings: &mut Findings) -> bool {
     let missing: Vec<(&Exchange, &NoAnswer)> = evidence
         .exchanges
@@ -274,11 +274,15 @@ fn answered(evidence: &Evidence, findings: &mut Findings) -> bool {
             exchange.label
         ),
     };
+    let stood = |from: Duration, limit: Duration| evidence.stood_in(from, limit) * 2 >= limit;
     let lost = |(exchange, error): &(&Exchange, &NoAnswer)| match error {
-        NoAnswer::TimedOut(limit) => evidence.stood_in(exchange, *limit) * 2 >= *limit,
+        NoAnswer::TimedOut(limit) => stood(exchange.sent_at, *limit),
         _ => false,
     };
-    let lost = n > 0 && missing.iter().all(lost);
+    let pages = &evidence.blank_pages;
+    let lost = (n > 0 || !pages.is_empty())
+        && missing.iter().all(lost)
+        && pages.iter().all(|(from, limit)| stood(*from, *limit));
     findings.check_unless(
         lost,
         "answers",
