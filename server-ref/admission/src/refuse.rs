@@ -147,7 +147,9 @@ impl Controller {
         let (window, place) = match throttle {
             Throttle::Early { after, max } => (line::left(after, max, self.bounds.floor), None),
             Throttle::Empty => {
-                let place = self.line.place(at, self.tenants[work.tenant.0].line[tier]);
+                // The tier's line does not know of it, so it moves at the pace of its own.
+                let own = self.tenants[work.tenant.0].line[tier];
+                let place = self.line.place(at, own).max(Line::own_place(at, own));
                 let window = self.line.window(place, self.bounds.floor, self.bounds.ceiling);
                 (window, Some(place).filter(|place| *place < self.bounds.ceiling))
             }
