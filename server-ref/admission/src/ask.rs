@@ -103,7 +103,7 @@ impl Controller {
         let own = self.queues.own(tenant, lane, self.tenants.active());
         let workers = self.pool.residuals(ask.now, ask.tier, self.may_borrow(ask.class));
         // What comes while it waits depends on how long it waits.
-        let wait = settled(|wait| workers.fill(ahead(&lanes, lane, own, wait)));
+        let wait = settled(|wait| ahead(&lanes, lane, own, wait), |work| workers.fill(work));
         if tenant.active_limit >= self.pool.workers || tenant.running + tenant.lanes[lane].len == 0 {
             return (wait, wait);
         }

@@ -55,8 +55,8 @@ pub(crate) struct Residuals {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "lives on the stack for one decision")]
 enum Kind {
-    /// Each residual.
-    Exact([Nanos; EXACT]),
+    /// Each residual, and the longest.
+    Exact([Nanos; EXACT], Nanos),
     /// So many workers that only their number and their mean count.
     MeanField,
 }
@@ -77,19 +77,20 @@ impl Residuals {
 
     /// Of what runs on `workers` workers, at most [`Residuals::MOST_EXACT`].
     pub(crate) fn read<'a>(now: Nanos, workers: u32, running: impl Iterator<Item = &'a Run>) -> Self {
-        let (mut busy, mut sum) = (0, 0_u64);
+        let (mut busy, mut sum, mut longest) = (0, 0_u64, 0);
         let mut each = [0; EXACT];
         // After a reload more may run than there are workers; beyond EXACT of them are not looked at.
         for (at, run) in each.iter_mut().zip(running) {
             *at = run.residual(now);
             sum = sum.saturating_add(*at);
+            longest = longest.max(*at);
             busy += 1;
         }
         Self {
             workers: u64::from(workers.max(1)),
             busy,
             sum,
-            kind: Kind::Exact(each),
+            kind: Kind::Exact(each, longest),
         }
     }
 
@@ -98,7 +99,7 @@ impl Residuals {
     pub(crate) fn fill(&self, work: Nanos) -> Nanos {
         let busy = self.busy as u64;
         let idle = self.workers.saturating_sub(busy);
-        let Kind::Exact(each) = &self.kind else {
+        let Kind::Exact(each, longest) = &self.kind else {
             // n busy workers end a task every mean / n.
             let mean = if idle == 0 { self.sum / busy.max(1) } else { 0 };
             return work.saturating_add(mean) / self.workers;
@@ -107,6 +108,11 @@ impl Residuals {
         if work == 0 {
             let least = each.iter().copied().min().unwrap_or(0);
             return if idle > 0 { 0 } else { least };
+        }
+        // With enough work for everybody there is nobody to leave out.
+        let all = work.saturating_add(self.sum) / (busy + idle).max(1);
+        if all >= *longest {
+            return all;
         }
         // Water filling: take everybody in, then leave out those that are busy beyond the level, until nobody is. The
         // level only falls, so this ends.
@@ -193,21 +199,25 @@ pub(crate) fn ahead(lanes: &[Lane; 3], tier: usize, own: Own, meanwhile: Nanos) 
         })
 }
 
-/// The least wait that is as long as what it itself lets in makes it: `wait(w) = w`. Under overload each round of putting the answer
-/// in again adds nearly as much as the one before, so a few rounds stop far short of it. But `wait` only grows, and ever less steeply
+/// The least wait that is as long as what it itself lets in makes it: `fill(ahead(w)) = w`. Under overload each round of putting the answer
+/// in again adds nearly as much as the one before, so a few rounds stop far short of it. But a wait only grows with what is put in, and ever
+/// less steeply
 /// (each part of it is bounded), so a line through two of its points meets the answer or lies above it: from below that
 /// says where to go on, from above it is an answer on the safe side.
-pub(crate) fn settled(wait: impl Fn(Nanos) -> Nanos) -> Nanos {
+pub(crate) fn settled(ahead: impl Fn(Nanos) -> Nanos, fill: impl Fn(Nanos) -> Nanos) -> Nanos {
     let meet = |from: Nanos, to: Nanos, then: Nanos| {
         let slope = to.abs_diff(then) as f64 / (from.abs_diff(to) as f64).max(1.0);
         let rest = to.abs_diff(then) as f64 / (1.0 - slope);
         (slope < 1.0).then_some(rest as Nanos)
     };
-    let first = wait(0);
-    let second = wait(first);
-    if second <= first {
-        return second;
+    let at_once = ahead(0);
+    let first = fill(at_once);
+    let more = ahead(first);
+    if more <= at_once {
+        return first;
     }
+    let wait = |meanwhile| fill(ahead(meanwhile));
+    let second = fill(more);
     // Where the line never meets it, what bounds its parts is the answer.
     let above = meet(0, first, second).map_or(Nanos::MAX / 4, |rest| first.saturating_add(rest));
     let third = wait(above);
@@ -353,14 +363,14 @@ mod tests {
         let slope = |slope: f64, base: u64, most: u64| {
             move |wait: Nanos| ((slope * wait as f64) as Nanos + base).min(most)
         };
-        assert_eq!(settled(slope(0.0, 500, 9_000)), 500);
-        assert!(settled(slope(0.9, 500, 90_000)).abs_diff(5_000) <= 2);
+        assert_eq!(settled(slope(0.0, 500, 9_000), |work| work), 500);
+        assert!(settled(slope(0.9, 500, 90_000), |work| work).abs_diff(5_000) <= 2);
         // What comes in as fast as it goes out never settles: its bound is the answer.
-        assert_eq!(settled(slope(1.0, 500, 90_000)), 90_000);
-        assert_eq!(settled(slope(3.0, 500, 90_000)), 90_000);
+        assert_eq!(settled(slope(1.0, 500, 90_000), |work| work), 90_000);
+        assert_eq!(settled(slope(3.0, 500, 90_000), |work| work), 90_000);
         // Half of it up to 1000, from there a quarter: they meet w at 1200.
         let bent = |wait: Nanos| 650 + (wait / 2).min(500) + wait.saturating_sub(1_000) / 4;
-        let answer = settled(bent);
+        let answer = settled(bent, |work| work);
         assert!((1_199..=1_300).contains(&answer), "{answer}");
     }
 
