@@ -193,6 +193,7 @@ mod mutation {
                 *kept = request.headers().get(field_name::OVERLOAD_DEADLINE_MS).cloned();
             }
             self.mutant.request(request.headers_mut(), kept.as_ref(), number);
+            self.mutant.restore(request);
         }
 
         /// Reads the body of a refusal to its end, where that is what the mutant does: up to [`MOST`] and [`LONGEST`], for a

@@ -13,7 +13,7 @@ pub use pool::AdapterPool;
 
 use std::collections::HashMap;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -23,6 +23,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 
 use crate::case::Role;
+use crate::lock::lock;
 
 /// The protocol version that this runner speaks.
 pub const PROTOCOL: u64 = 1;
@@ -130,10 +131,6 @@ pub struct Pending {
     pub id: String,
     command: String,
     reply: oneshot::Receiver<Map<String, Value>>,
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Adapter {

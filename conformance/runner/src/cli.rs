@@ -246,42 +246,14 @@ async fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<u8>
                 Ok(signal.exit_code())
             }
         },
-        Command::Client { adapter, common } => {
-            judge(
-                Judged::of("client", At::Adapter(adapter), &common)?,
-                common,
-                interrupt,
-            )
-            .await
-        }
-        Command::Vectors { adapter, common } => {
-            judge(
-                Judged::of("vectors", At::Adapter(adapter), &common)?,
-                common,
-                interrupt,
-            )
-            .await
-        }
-        Command::Relay { adapter, common } => {
-            judge(
-                Judged::of("relay", At::Adapter(adapter), &common)?,
-                common,
-                interrupt,
-            )
-            .await
-        }
+        Command::Client { adapter, common } => one("client", At::Adapter(adapter), common, interrupt).await,
+        Command::Vectors { adapter, common } => one("vectors", At::Adapter(adapter), common, interrupt).await,
+        Command::Relay { adapter, common } => one("relay", At::Adapter(adapter), common, interrupt).await,
         Command::Server {
             adapter: Some(adapter),
             common,
             ..
-        } => {
-            judge(
-                Judged::of("server", At::Adapter(adapter), &common)?,
-                common,
-                interrupt,
-            )
-            .await
-        }
+        } => one("server", At::Adapter(adapter), common, interrupt).await,
         Command::Server {
             url: Some(url),
             metrics_url,
@@ -293,12 +265,7 @@ async fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<u8>
             if let Some(metrics_url) = &metrics_url {
                 check::listens("--metrics-url", metrics_url).await?;
             }
-            judge(
-                Judged::of("server", At::Url { url, metrics_url }, &common)?,
-                common,
-                interrupt,
-            )
-            .await
+            one("server", At::Url { url, metrics_url }, common, interrupt).await
         }
         Command::Server { .. } => Err(anyhow!("one of --adapter and --url is needed")),
     }
@@ -423,6 +390,11 @@ impl Judged {
             (None, Target::Both { .. }) => false,
         }
     }
+}
+
+/// Judges one program.
+async fn one(mode: &'static str, at: At, common: Common, interrupt: &Interrupt) -> anyhow::Result<u8> {
+    judge(Judged::of(mode, at, &common)?, common, interrupt).await
 }
 
 async fn judge(judged: Judged, common: Common, interrupt: &Interrupt) -> anyhow::Result<u8> {

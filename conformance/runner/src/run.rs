@@ -1,11 +1,11 @@
 //! Picks the cases, runs them one after another or side by side, and puts a time limit around each.
 //!
 //! A case that measures time runs alone: two of them on one machine would blame the program under test for the
-//! other's load. A case that hangs costs its own limit and no more.
+//! other's load. A case that hangs costs its own limit and no more; one in which the machine stood still is played again ([`crate::still`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -23,6 +23,7 @@ use crate::requirement::Requirements;
 use crate::score::Scoring;
 use crate::select::Selection;
 use crate::server_drive::{self, ServerTarget};
+use crate::still;
 use crate::vector::{self, Vector, Vectors};
 use crate::verdict::{NotRun, Outcome, Verdict};
 
@@ -52,6 +53,15 @@ impl RunContext {
             slack,
             scoring: Arc::default(),
         }
+    }
+
+    /// The context of another play of the same case: its clients, relays and paths have a past with no other play.
+    fn of_play(&self, number: u32) -> Self {
+        let mut context = self.clone();
+        if number > 1 {
+            context.run_id.push_str(&format!("~{number}"));
+        }
+        context
     }
 
     /// The same context with another scoring; every case counts by default.
@@ -197,37 +207,14 @@ pub fn failed(report: &CaseReport) -> bool {
 
 async fn run_case(case: &Case, target: &Target, context: &RunContext, selection: &Selection) -> CaseReport {
     let started = clock::now();
-    let limit = Duration::from_millis(case.limit_ms);
     let outcome = match applicable(case, target).await {
         Err(not_run) => Err(not_run),
         Ok(()) => {
-            let play = async {
-                match (&case.body, target) {
-                    (Body::Client(body), Target::Client(pool)) => {
-                        client_drive::run_case(case, body, pool, context).await
-                    }
-                    (Body::GrpcClient(body), Target::Client(pool)) => {
-                        grpc_drive::run_client_case(case, body, pool, context).await
-                    }
-                    (Body::GrpcServer(body), Target::Server(server)) => {
-                        grpc_drive::run_server_case(case, body, server, context).await
-                    }
-                    (Body::Server(body), Target::Server(server)) => {
-                        server_drive::run_case(case, body, server, context).await
-                    }
-                    (Body::Relay(body), Target::Relay(pool)) => {
-                        relay_drive::run_case(case, body, pool, context).await
-                    }
-                    (Body::Pair(body), Target::Both { client, server }) => {
-                        pair_drive::run_case(case, body, client, server, context).await
-                    }
-                    _ => Err(NotRun::Harness("the case is for another role".to_owned())),
-                }
-            };
-            match tokio::time::timeout(limit, play).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(overran(case, target).await),
-            }
+            still::steadily(|number| {
+                let context = context.of_play(number);
+                async move { play(case, target, &context).await }
+            })
+            .await
         }
     };
     let elapsed = clock::now().saturating_duration_since(started);
@@ -239,6 +226,45 @@ async fn run_case(case: &Case, target: &Target, context: &RunContext, selection:
         ..blank(&case.id, selection)
     };
     fill(report, outcome, &context.scoring)
+}
+
+/// How much earlier than the limit of a case its answers are given up, so that the wire log can still be shown.
+const SPARE: Duration = Duration::from_millis(500);
+
+/// When the answers of a case that begins now are given up.
+pub(crate) fn give_up(case: &Case) -> Instant {
+    clock::now() + Duration::from_millis(case.limit_ms).saturating_sub(SPARE)
+}
+
+/// Plays a case once, within its limit.
+async fn play(case: &Case, target: &Target, context: &RunContext) -> Outcome {
+    let drive = async {
+        match (&case.body, target) {
+            (Body::Client(body), Target::Client(pool)) => {
+                client_drive::run_case(case, body, pool, context).await
+            }
+            (Body::GrpcClient(body), Target::Client(pool)) => {
+                grpc_drive::run_client_case(case, body, pool, context).await
+            }
+            (Body::GrpcServer(body), Target::Server(server)) => {
+                grpc_drive::run_server_case(case, body, server, context).await
+            }
+            (Body::Server(body), Target::Server(server)) => {
+                server_drive::run_case(case, body, server, context).await
+            }
+            (Body::Relay(body), Target::Relay(pool)) => {
+                relay_drive::run_case(case, body, pool, context).await
+            }
+            (Body::Pair(body), Target::Both { client, server }) => {
+                pair_drive::run_case(case, body, client, server, context).await
+            }
+            _ => Err(NotRun::Harness("the case is for another role".to_owned())),
+        }
+    };
+    match tokio::time::timeout(Duration::from_millis(case.limit_ms), drive).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(overran(case, target).await),
+    }
 }
 
 /// A report in which nothing has happened yet.

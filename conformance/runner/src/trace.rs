@@ -32,9 +32,6 @@ pub struct Coverage {
     /// Negative controls that are tests of the runner instead of mutants.
     #[serde(default, rename = "control")]
     pub controls: Vec<Control>,
-    /// Requirement id -> why nothing but a peer that does nothing has failed its cases yet.
-    #[serde(default)]
-    pub only_idle: BTreeMap<String, String>,
 }
 
 /// A test in which a case (or the rule in it) is shown to fail.
@@ -64,8 +61,6 @@ pub struct Row<'a> {
     pub vectors: usize,
     /// Why it has no case.
     pub excluded: Option<&'a str>,
-    /// Why it has no negative control but the idle peer.
-    pub only_idle: Option<&'a str>,
 }
 
 /// All requirements, in the order of their ids.
@@ -112,13 +107,11 @@ impl<'a> Trace<'a> {
                     .collect(),
                 vectors,
                 excluded: coverage.without_case.get(id).map(String::as_str),
-                only_idle: coverage.only_idle.get(id).map(String::as_str),
             }
         });
         let named: BTreeSet<&str> = coverage
             .without_case
             .keys()
-            .chain(coverage.only_idle.keys())
             .chain(coverage.controls.iter().flat_map(|control| &control.breaks))
             .chain(peers.mutants.iter().flat_map(|mutant| &mutant.breaks))
             .map(String::as_str)
@@ -148,24 +141,16 @@ impl<'a> Trace<'a> {
                 (false, Some(_)) => gaps.push(format!("{id} has a case: take it out of coverage.toml")),
                 _ => {}
             }
-            match (row.cases.is_empty(), caught, row.only_idle) {
-                (false, false, None) => gaps.push(format!(
+            match (row.cases.is_empty(), caught) {
+                (false, false) => gaps.push(format!(
                     "{id} has no mutant and no control: its cases have not been shown to fail"
                 )),
-                (false, true, Some(_)) => {
-                    gaps.push(format!("{id} has a mutant or control: take it out of only_idle"));
-                }
-                (true, true, _) => {
+                (true, true) => {
                     gaps.push(format!("{id} has a mutant or control, and no case to catch it"));
                 }
                 _ => {}
             }
-            let reasons = [row.excluded, row.only_idle];
-            if reasons
-                .into_iter()
-                .flatten()
-                .any(|reason| reason.trim().len() < 10)
-            {
+            if row.excluded.is_some_and(|reason| reason.trim().len() < 10) {
                 gaps.push(format!("{id}: that is no reason"));
             }
             if !self.required.requirements().any(|frozen| frozen == id) {
@@ -186,15 +171,13 @@ impl<'a> Trace<'a> {
              `conformance/contract/requirements.toml`,\n`conformance/cases`, `conformance/peers/peers.toml` and \
              `conformance/coverage.toml`; a test fails when it is stale.\n\n{} requirements: {} tested, {excluded} \
              excluded with a reason. Of the tested ones {} are broken by a mutant that their\ncases must catch \
-             (`holdoff-conformance self`), {} by a control among the runner's tests, {} by every other reading of \
-             their\nvectors, and {} by nothing but the peer that does nothing, which fails every case \
-             (`real_time_idle.rs`).\n",
+             (`holdoff-conformance self`), {} by a control among the runner's tests, and {} by every other reading of \
+             their\nvectors. A peer that does nothing fails every case (`real_time_idle.rs`).\n",
             self.rows.len(),
             self.rows.len() - excluded,
             count(|row| !row.mutants.is_empty()),
             count(|row| row.mutants.is_empty() && !row.controls.is_empty()),
             count(|row| row.mutants.is_empty() && row.controls.is_empty() && row.vectors > 0),
-            count(|row| row.only_idle.is_some()),
         );
         let mut family = "";
         for row in &self.rows {
@@ -248,9 +231,6 @@ impl Row<'_> {
         caught.extend(self.controls.iter().map(|control| cell(&control.about)));
         if self.vectors > 0 {
             caught.push("any other reading".to_owned());
-        }
-        if let Some(reason) = self.only_idle {
-            caught.push(format!("the idle peer; {}", cell(reason)));
         }
         caught.join(", ")
     }

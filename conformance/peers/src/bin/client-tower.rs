@@ -138,6 +138,10 @@ impl Flavour for Tower {
         let body = Payload::new(request.body.clone().unwrap_or_default(), stream);
         let mut sent = sent.body(body).context("request")?;
         sent.extensions_mut().insert(options);
+        #[cfg(feature = "mutants")]
+        if let Some(mutant) = self.args.mutant {
+            mutant.aim(&mut sent)?;
+        }
         let response = match client.oneshot(sent).await {
             Ok(response) => response,
             Err(error) => return Ok(Err(error)),

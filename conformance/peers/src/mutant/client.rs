@@ -7,7 +7,7 @@ use holdoff::tower::OverloadLayerBuilder;
 use holdoff_contract::read::{Compat, Head, ReadOptions, Reading};
 use holdoff_contract::write::{self, Audience};
 use holdoff_contract::{Applied, Granularity, Hint, Overload, Retry, Scope, Tier, field_name};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use serde_json::{Value, json};
 
 use crate::command::{BudgetKnobs, PolicyKnobs};
@@ -81,7 +81,14 @@ pub enum ClientMutant {
     HintOnRedirect,
     /// Reads the whole body of a refusal before it does anything else (SEC-08).
     SwallowsBodies,
+    /// Takes all authorities for one: what one of them says holds the calls to the others (SEC-01).
+    OneAuthority,
 }
+
+/// Where a request of [`ClientMutant::OneAuthority`] is really to go, while everything believes it goes to [`THE_ONE`].
+const AIM: &str = "x-aim";
+/// What that mutant takes every authority for.
+const THE_ONE: &str = "one.invalid:80";
 
 impl ClientMutant {
     /// The requirement it breaks: a case of this one must fail.
@@ -117,6 +124,31 @@ impl ClientMutant {
             Self::Timeless => "REQ-03",
             Self::HintOnRedirect => "SEC-06",
             Self::SwallowsBodies => "SEC-08",
+            Self::OneAuthority => "SEC-01",
+        }
+    }
+
+    /// Where a call goes, changed, before the client that is broken sees it.
+    ///
+    /// # Errors
+    /// The authority cannot be kept in a field.
+    pub fn aim<B>(self, request: &mut Request<B>) -> anyhow::Result<()> {
+        if self == Self::OneAuthority
+            && let Some(authority) = request.uri().authority()
+        {
+            let aim = HeaderValue::from_str(authority.as_str())?;
+            *request.uri_mut() = at(request.uri(), THE_ONE)?;
+            request.headers_mut().insert(AIM, aim);
+        }
+        Ok(())
+    }
+
+    /// Undoes [`ClientMutant::aim`] behind the client.
+    pub fn restore<B>(self, request: &mut Request<B>) {
+        if let Some(aim) = request.headers_mut().remove(AIM)
+            && let Ok(uri) = at(request.uri(), aim.to_str().unwrap_or(THE_ONE))
+        {
+            *request.uri_mut() = uri;
         }
     }
 
@@ -264,6 +296,13 @@ impl ClientMutant {
             *result = json!({});
         }
     }
+}
+
+/// The same URI at another authority.
+fn at(uri: &Uri, authority: &str) -> anyhow::Result<Uri> {
+    let mut parts = uri.clone().into_parts();
+    parts.authority = Some(authority.parse()?);
+    Ok(Uri::from_parts(parts)?)
 }
 
 /// Puts a changed refusal in place of the one that was sent; the body's content type goes, so that the body is not

@@ -244,6 +244,7 @@ async fn forward(State(proxy): State<Proxy>, mut request: Request) -> Response {
     }
     if matches!(parts.status.as_u16(), 429 | 503) {
         proxy.shut.store(true, Ordering::Relaxed);
+        tokio::time::sleep(proxy.mutant.hesitates()).await;
     }
     if proxy.mutant == ServerMutant::LabelsAnyClass && path == "/metrics" {
         let mut page = to_bytes(body, MOST_PAGE).await.map(Vec::from).unwrap_or_default();

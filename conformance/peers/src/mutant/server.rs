@@ -1,5 +1,7 @@
 //! Broken servers: our server behind an edge that changes what it says or hears.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use holdoff_contract::field_name;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -97,6 +99,10 @@ pub enum ServerMutant {
     OneTenant,
     /// Names every task class that it is told, on its metrics page (SRQ-07, SEC-03).
     LabelsAnyClass,
+    /// Thinks for a second before it refuses (SEC-05).
+    SlowToRefuse,
+    /// Speaks a version that nobody has agreed on (VER-01).
+    NextVersion,
 }
 
 impl ServerMutant {
@@ -145,6 +151,8 @@ impl ServerMutant {
             Self::KeepsWorkers => "ADM-15",
             Self::OneTenant => "ADM-27",
             Self::LabelsAnyClass => "SRQ-07",
+            Self::SlowToRefuse => "SEC-05",
+            Self::NextVersion => "VER-01",
         }
     }
 
@@ -197,6 +205,14 @@ impl ServerMutant {
             }
             Self::SickWhenBusy if path == "/healthz" => Some(StatusCode::SERVICE_UNAVAILABLE),
             _ => None,
+        }
+    }
+
+    /// How long it waits before it refuses.
+    pub fn hesitates(self) -> Duration {
+        match self {
+            Self::SlowToRefuse => Duration::from_secs(1),
+            _ => Duration::ZERO,
         }
     }
 
@@ -253,6 +269,7 @@ impl ServerMutant {
                 change(body, &[("queue_depth", json!(19))]);
             }
             Self::NoGrease => ungrease(headers),
+            Self::NextVersion => set_signal(headers, &[("v", 2)]),
             Self::TwoRetryAfter => {
                 headers.append(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }

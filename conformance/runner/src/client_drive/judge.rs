@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::seen::CallSeen;
 use super::spec::{ClientCase, Expect, First, Gap, Group, Grows, Port};
 use super::spread;
-use super::still::Stills;
 use super::wire::{Exchange, WireLog};
 use super::{judge_fields, judge_result, timeline};
+use crate::still::Stills;
 use crate::verdict::Findings;
 
 /// How much before D a request may seem to arrive. Covers the rounding of clocks, nothing else.
@@ -192,6 +192,22 @@ pub(crate) fn each(
     findings.check(name, false, expected, seen);
 }
 
+/// As [`each`], where a standstill may explain what does not hold: `held` says so of one call.
+pub(crate) fn each_unless(
+    findings: &mut Findings,
+    name: &str,
+    expected: &str,
+    calls: &[CallView<'_>],
+    held: impl Fn(&CallView<'_>) -> bool,
+    look: impl Fn(&CallView<'_>) -> (bool, String),
+) {
+    let before = findings.failed().count();
+    each(findings, name, expected, calls, &look);
+    if findings.failed().count() > before && calls.iter().all(|call| look(call).0 || held(call)) {
+        findings.excused += 1;
+    }
+}
+
 /// Never early: exact but for [`EARLY_TOLERANCE`]. Late: M and the slack of the machine.
 fn judge_gap(
     findings: &mut Findings,
@@ -210,39 +226,8 @@ fn judge_gap(
         slack.as_millis()
     );
     let fits = |seen: Duration| seen + EARLY_TOLERANCE >= lo && seen <= hi;
-    let before = findings.failed().count();
-    match gap.k {
-        Some(k) => each(
-            findings,
-            &format!("{name}: gap[{k}]"),
-            &expected,
-            calls,
-            |call| match call.gap(k) {
-                Some(seen) => (fits(seen), ms(seen)),
-                None => (gap.optional, "no such gap".to_owned()),
-            },
-        ),
-        None => each(
-            findings,
-            &format!("{name}: every gap"),
-            &expected,
-            calls,
-            |call| {
-                let gaps: Vec<Duration> = (1..call.requests.len()).filter_map(|k| call.gap(k)).collect();
-                let shown = gaps.iter().map(|gap| ms(*gap)).collect::<Vec<_>>().join(", ");
-                (
-                    !gaps.is_empty() && gaps.iter().all(|gap| fits(*gap)),
-                    if gaps.is_empty() {
-                        "no gap".to_owned()
-                    } else {
-                        shown
-                    },
-                )
-            },
-        ),
-    }
     // Too late only, and each time right after a standstill.
-    let excused = |call: &CallView<'_>| {
+    let held = |call: &CallView<'_>| {
         let ks = gap.k.map_or(1..call.requests.len(), |k| k..k + 1);
         ks.into_iter().all(|k| match (call.gap(k), call.requests.get(k)) {
             (Some(seen), Some(request)) => {
@@ -256,9 +241,26 @@ fn judge_gap(
             _ => gap.optional,
         })
     };
-    if findings.failed().count() > before && calls.iter().all(excused) {
-        findings.excused += 1;
-    }
+    let one = |call: &CallView<'_>, k: usize| match call.gap(k) {
+        Some(seen) => (fits(seen), ms(seen)),
+        None => (gap.optional, "no such gap".to_owned()),
+    };
+    let every = |call: &CallView<'_>| {
+        let gaps: Vec<Duration> = (1..call.requests.len()).filter_map(|k| call.gap(k)).collect();
+        let shown = gaps.iter().map(|gap| ms(*gap)).collect::<Vec<_>>().join(", ");
+        match gaps.is_empty() {
+            true => (false, "no gap".to_owned()),
+            false => (gaps.iter().all(|gap| fits(*gap)), shown),
+        }
+    };
+    let title = match gap.k {
+        Some(k) => format!("{name}: gap[{k}]"),
+        None => format!("{name}: every gap"),
+    };
+    each_unless(findings, &title, &expected, calls, held, |call| match gap.k {
+        Some(k) => one(call, k),
+        None => every(call),
+    });
 }
 
 fn judge_growth(findings: &mut Findings, name: &str, grows: Grows, calls: &[CallView<'_>]) {
@@ -301,7 +303,14 @@ fn judge_first(
         slack.as_millis()
     );
     let head = first_heads.get(first.after.as_str()).copied();
-    each(findings, &title, &expected, calls, |call| {
+    let held = |call: &CallView<'_>| match (head, call.requests.first()) {
+        (Some(head), Some(request)) => {
+            let seen = request.arrived.saturating_duration_since(head);
+            seen > hi && seen.saturating_sub(played.stills.within(head, request.arrived)) <= hi
+        }
+        _ => false,
+    };
+    each_unless(findings, &title, &expected, calls, held, |call| {
         match (head, call.requests.first()) {
             (Some(head), Some(request)) => {
                 let seen = request.arrived.saturating_duration_since(head);

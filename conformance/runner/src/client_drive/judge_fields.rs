@@ -105,7 +105,7 @@ pub(crate) fn judge_fields(
                 let seen: Vec<Option<u64>> = call
                     .requests
                     .iter()
-                    .map(|r| whole(r, "overload-attempt"))
+                    .map(|r| r.number("overload-attempt"))
                     .collect();
                 let wanted = (from..).take(seen.len());
                 (
@@ -174,7 +174,7 @@ fn judge_deadline(findings: &mut Findings, name: &str, deadline: u64, gaps: &[Ga
             let seen: Vec<Option<u64>> = call
                 .requests
                 .iter()
-                .map(|r| whole(r, "overload-deadline-ms"))
+                .map(|r| r.number("overload-deadline-ms"))
                 .collect();
             let first = seen
                 .first()
@@ -188,12 +188,4 @@ fn judge_deadline(findings: &mut Findings, name: &str, deadline: u64, gaps: &[Ga
             (first && falls, format!("{seen:?}"))
         },
     );
-}
-
-fn whole(request: &Exchange, field: &str) -> Option<u64> {
-    request
-        .one_field(field)
-        .filter(|value| value.bytes().all(|b| b.is_ascii_digit()))?
-        .parse()
-        .ok()
 }

@@ -1,14 +1,14 @@
 //! The part of the judge that listens to the second witness: the client's own reply about each call.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-use super::judge::{CallView, each, ms};
+use super::judge::{CallView, each, each_unless, ms};
 use super::seen::Reply;
 use super::spec::{Group, Left, ResultExpect};
-use super::still::Stills;
 use crate::case::Range;
+use crate::still::Stills;
 use crate::verdict::Findings;
 
 /// Judges the replies of a group. Whatever else is expected, each reply must be there, and the attempts that it
@@ -36,13 +36,13 @@ pub(crate) fn judge_results(
         },
     );
     if let Some(expect) = &group.expect.result {
-        judge_one(findings, name, expect, calls, slack);
+        judge_one(findings, name, expect, calls, slack, stills);
     }
     for share in &group.expect.results {
         let looked = &calls[calls.len().saturating_sub(share.of_last.unwrap_or(calls.len()))..];
         let fits = |call: &&CallView<'_>| {
             let mut one = Findings::default();
-            judge_one(&mut one, name, &share.result, &[**call], slack);
+            judge_one(&mut one, name, &share.result, &[**call], slack, stills);
             one.failed().next().is_none()
         };
         let fit = looked.iter().filter(fits).count();
@@ -81,6 +81,7 @@ fn judge_one(
     expect: &ResultExpect,
     calls: &[CallView<'_>],
     slack: Duration,
+    stills: &Stills,
 ) {
     let mut word = |key: &str, expected: String, ok: &dyn Fn(&Value) -> bool| {
         each(
@@ -134,7 +135,7 @@ fn judge_one(
         }
     }
     judge_attempts(findings, name, expect.attempts, calls);
-    judge_times(findings, name, expect, calls, slack);
+    judge_times(findings, name, expect, calls, slack, stills);
 }
 
 fn judge_attempts(findings: &mut Findings, name: &str, attempts: Option<Range>, calls: &[CallView<'_>]) {
@@ -179,17 +180,27 @@ fn judge_times(
     expect: &ResultExpect,
     calls: &[CallView<'_>],
     slack: Duration,
+    stills: &Stills,
 ) {
     let fits = |range: Range, seen: Duration| {
         seen >= Duration::from_millis(range.lo) && seen <= Duration::from_millis(range.hi) + slack
     };
+    // Too late, and in time but for what was stood still since `from`.
+    let held = |range: Range, from: Option<Instant>, call: &CallView<'_>| {
+        let most = Duration::from_millis(range.hi) + slack;
+        from.is_some_and(|from| {
+            let seen = call.seen.returned.saturating_duration_since(from);
+            seen > most && seen.saturating_sub(stills.within(from, call.seen.returned)) <= most
+        })
+    };
     let with_slack = |range: Range| format!("{range} ms (+ {} ms slack)", slack.as_millis());
     if let Some(range) = expect.elapsed_ms {
-        each(
+        each_unless(
             findings,
             &format!("{name}: length of the call"),
             &with_slack(range),
             calls,
+            |call| held(range, Some(call.seen.sent), call),
             |call| {
                 let seen = call.seen.returned.saturating_duration_since(call.seen.sent);
                 let said = match &call.seen.reply {
@@ -203,12 +214,14 @@ fn judge_times(
         );
     }
     if let Some(range) = expect.after_answer_ms {
-        each(
+        let answered = |call: &CallView<'_>| call.requests.last().and_then(|request| request.head_at);
+        each_unless(
             findings,
             &format!("{name}: from the last answer to the reply"),
             &with_slack(range),
             calls,
-            |call| match call.requests.last().and_then(|request| request.head_at) {
+            |call| held(range, answered(call), call),
+            |call| match answered(call) {
                 Some(head) => {
                     let seen = call.seen.returned.saturating_duration_since(head);
                     (fits(range, seen), ms(seen))
@@ -218,11 +231,12 @@ fn judge_times(
         );
     }
     if let Some(range) = expect.after_cancel_ms {
-        each(
+        each_unless(
             findings,
             &format!("{name}: from cancel to the reply"),
             &with_slack(range),
             calls,
+            |call| held(range, call.seen.cancelled, call),
             |call| {
                 match call.seen.cancelled {
                     // A call that had ended before it was cancelled shows nothing about cancelling.

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::judge::{Played, judge};
 use super::seen::{CallSeen, Reply};
 use super::spec::{ClientCase, Port};
-use super::still::Stills;
 use super::wire::{Exchange, WireLog};
 use crate::clock;
+use crate::still::Stills;
 use crate::verdict::Findings;
 
 const SLACK: Duration = Duration::from_millis(250);

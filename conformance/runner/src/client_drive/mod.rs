@@ -18,13 +18,13 @@ pub mod script;
 pub(crate) mod seen;
 pub mod spec;
 mod spread;
-pub(crate) mod still;
 pub(crate) mod timeline;
+mod watch;
 pub mod wire;
 
 use std::collections::BTreeSet;
 use std::slice;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -35,17 +35,16 @@ pub use spec::ClientCase;
 use crate::adapter::{Adapter, AdapterError, AdapterPool, COMMAND_LIMIT};
 use crate::case::{Body, Case, CaseSet, Level};
 use crate::clock;
-use crate::run::RunContext;
+use crate::lock::lock;
+use crate::run::{self, RunContext};
+use crate::still::Stills;
 use crate::vector;
 use crate::verdict::{Findings, NotRun, Outcome};
 use judge::{Played, judge};
 use origin::Origin;
 use seen::{CallSeen, Reply};
 use spec::{Group, ParseCase, Port, Start, Who};
-use still::{Stills, Watch};
-
-/// How much earlier than the case's own limit the replies are given up, so that the wire log can still be shown.
-const SPARE: Duration = Duration::from_millis(500);
+use watch::Watch;
 
 /// Runs one case against the client behind the adapter.
 ///
@@ -57,41 +56,23 @@ pub async fn run_case(
     adapters: &AdapterPool,
     context: &RunContext,
 ) -> Outcome {
+    let give_up = run::give_up(case);
     let adapter = adapters.get().await?;
     if !body.parse.is_empty() {
         return parse_all(&adapter, &body.parse).await;
     }
-    let begun = clock::now();
-    let limit = Duration::from_millis(case.limit_ms).saturating_sub(SPARE);
-    let mut longest = Duration::ZERO;
-    for play in 1..=PLAYS {
-        let started = clock::now();
-        let drive = Drive {
-            id: &case.id,
-            body,
-            context,
-            adapter: &adapter,
-            origin: &open(body)?,
-            play,
-            started,
-            give_up: begun + limit,
-            over: Mutex::default(),
-        };
-        let (findings, still) = drive.once().await?;
-        if !findings.is_excused() {
-            return Ok(findings);
-        }
-        longest = longest.max(still);
-        // Another play takes as long as this one.
-        let now = clock::now();
-        if now.saturating_duration_since(begun) + now.saturating_duration_since(started) > limit {
-            break;
-        }
-    }
-    Err(NotRun::NotApplicable(format!(
-        "inconclusive: the program or the machine stood still in every play, for up to {} ms, and that explains what was seen",
-        longest.as_millis()
-    )))
+    let started = clock::now();
+    let drive = Drive {
+        id: &case.id,
+        body,
+        context,
+        adapter: &adapter,
+        origin: &open(body)?,
+        started,
+        give_up,
+        over: Mutex::default(),
+    };
+    drive.once().await
 }
 
 /// Judges the record of a case again: what `--record` wrote, without a socket, a clock or the program.
@@ -130,7 +111,6 @@ pub(crate) async fn observe(
         context,
         adapter,
         origin: &open(body)?,
-        play: 1,
         started,
         give_up: started + limit,
         over: Mutex::default(),
@@ -188,17 +168,12 @@ async fn parse_all(adapter: &Adapter, cases: &[ParseCase]) -> Outcome {
     Ok(all)
 }
 
-/// How often a case is played at most, where a standstill explains what was seen.
-const PLAYS: u32 = 5;
-
 struct Drive<'a> {
     id: &'a str,
     body: &'a ClientCase,
     context: &'a RunContext,
     adapter: &'a Adapter,
     origin: &'a Origin,
-    /// Which play this is, from 1; its clients have a past with no other.
-    play: u32,
     started: Instant,
     give_up: Instant,
     /// The groups whose calls have all ended.
@@ -206,14 +181,14 @@ struct Drive<'a> {
 }
 
 impl Drive<'_> {
-    /// Plays the case and judges it; says also how long the program stood still at most.
-    async fn once(&self) -> Result<(Findings, Duration), NotRun> {
+    /// Plays the case and judges it.
+    async fn once(&self) -> Outcome {
         match (
             self.configure(&self.shared_client()).await,
             &self.body.refusal_names,
         ) {
             (Ok(()), _) => {}
-            (Err(NotRun::Setup(what)), Some(knob)) => return Ok((refused(knob, what), Duration::ZERO)),
+            (Err(NotRun::Setup(what)), Some(knob)) => return Ok(refused(knob, what)),
             (Err(other), _) => return Err(other),
         }
         let watch = Watch::default();
@@ -237,16 +212,12 @@ impl Drive<'_> {
         if self.context.records() {
             findings.record = record::lines(self.id, &played);
         }
-        Ok((findings, longest))
+        findings.stood = longest;
+        Ok(findings)
     }
 
     fn shared_client(&self) -> String {
-        let again = if self.play > 1 {
-            format!("~{}", self.play)
-        } else {
-            String::new()
-        };
-        format!("{}/{}{again}", self.context.run_id, self.id)
+        format!("{}/{}", self.context.run_id, self.id)
     }
 
     fn path(&self, group: &Group, index: usize) -> String {
@@ -300,12 +271,7 @@ impl Drive<'_> {
                 None => self.started,
                 Some(name) => {
                     let prefix = format!("/c/{}/{}/{name}-", self.context.run_id, self.id);
-                    let over = || {
-                        self.over
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .contains(name)
-                    };
+                    let over = || lock(&self.over).contains(name);
                     first_answer(slice::from_ref(self.origin), &prefix, self.give_up, over).await
                 }
             };
@@ -338,8 +304,7 @@ impl Drive<'_> {
                 seen
             }
         };
-        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        over.insert(group.name.clone());
+        lock(&self.over).insert(group.name.clone());
         Ok(seen)
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt as _;
@@ -17,6 +17,7 @@ use super::script::{BodyPlan, Endless, Fault, Places, Repeat, Step};
 use super::spec::Port;
 use super::wire::{Exchange, WireLog};
 use crate::clock;
+use crate::lock::lock;
 
 /// The most connections of one port that are served at the same time.
 const MAX_CONNECTIONS: u64 = 4096;
@@ -25,6 +26,9 @@ const MAX_ENDLESS_BYTES: u64 = 64 << 20;
 /// The pause between two bytes of a slow body.
 const DRIP: Duration = Duration::from_millis(50);
 const BACKLOG: u32 = 1024;
+/// What the system keeps of an answer that nobody reads. Left to itself it takes megabytes for a client that has not had the processor
+/// yet, and they would count as taken by that client.
+const SEND_BUFFER: u32 = 64 << 10;
 
 /// The script of one call, and how far it has got.
 #[derive(Debug)]
@@ -71,10 +75,6 @@ pub(crate) struct Origin {
     _listeners: JoinSet<()>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 impl Origin {
     /// Binds both ports. Connections to the main one are refused for the first `refuse`.
     ///
@@ -83,6 +83,8 @@ impl Origin {
     pub(crate) fn open(refuse: Duration) -> std::io::Result<Self> {
         let bind = || -> std::io::Result<(TcpSocket, SocketAddr)> {
             let socket = TcpSocket::new_v4()?;
+            // Handed on to every connection that is accepted.
+            socket.set_send_buffer_size(SEND_BUFFER)?;
             socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
             let address = socket.local_addr()?;
             Ok((socket, address))
@@ -343,6 +345,27 @@ mod tests {
             used: 0,
         };
         assert!((0..100).all(|_| route.next().status == Some(503)));
+    }
+
+    #[tokio::test]
+    async fn real_time_a_client_that_reads_nothing_takes_little_of_an_endless_body() {
+        let origin = Origin::open(Duration::ZERO).unwrap();
+        let endless = Step {
+            endless: Some(Endless::Fast),
+            ..step(503, Repeat::Times(1))
+        };
+        origin.route("/c/first-0".to_owned(), Arc::new(vec![endless]));
+        let base = origin.base(Port::Main).trim_start_matches("http://").to_owned();
+        let mut stream = TcpStream::connect(base).await.unwrap();
+        let ask = b"GET /c/first-0 HTTP/1.1\r\nhost: a\r\n\r\n";
+        stream.write_all(ask).await.unwrap();
+        let taken = || origin.log().exchanges.first().map_or(0, |it| it.body_written);
+        let mut before = 0;
+        while before == 0 || taken() > before {
+            before = taken();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(before < 1 << 20, "{before} bytes");
     }
 
     #[tokio::test]

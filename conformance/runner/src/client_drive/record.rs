@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use super::judge::Played;
 use super::seen::{CallSeen, Reply};
 use super::spec::Port;
-use super::still::Stills;
 use super::wire::{Connections, Exchange, WireLog};
+use crate::still::Stills;
 
 /// The schema of a record, in its first line.
 pub(crate) const SCHEMA: &str = "overload-wire/1";

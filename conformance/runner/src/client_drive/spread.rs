@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::judge::{CallView, ms};
 use super::spec::Spread;
-use super::still::Stills;
+use crate::still::Stills;
 use crate::verdict::Findings;
 
 /// The time in which no more than a fifth of the calls that were held together may leave.

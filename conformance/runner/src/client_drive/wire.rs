@@ -8,7 +8,7 @@ use super::reader::Incoming;
 use super::spec::Port;
 
 /// The most requests of one case that are kept.
-pub(crate) const MAX_EXCHANGES: usize = 20_000;
+const MAX_EXCHANGES: usize = 20_000;
 /// The most strays that are kept.
 const MAX_STRAYS: usize = 20;
 
@@ -51,6 +51,12 @@ impl Exchange {
     pub fn one_field<'a>(&'a self, name: &str) -> Option<&'a str> {
         let mut values = self.field(name);
         values.next().filter(|_| values.next().is_none())
+    }
+
+    /// The same as a number: digits, and nothing else.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        let digits = |value: &&str| value.bytes().all(|b| b.is_ascii_digit());
+        self.one_field(name).filter(digits)?.parse().ok()
     }
 }
 

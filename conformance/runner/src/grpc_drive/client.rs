@@ -15,14 +15,11 @@ use crate::client_drive::judge::{Played, judge};
 use crate::client_drive::record;
 use crate::client_drive::seen::{CallSeen, Reply};
 use crate::client_drive::spec::{ClientCase, Group, Port, Start, Who};
-use crate::client_drive::still::Stills;
 use crate::client_drive::wire::{Exchange, WireLog};
-use crate::clock;
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::verdict::{Findings, NotRun, Outcome};
+use crate::{clock, slack};
 
-/// How much earlier than the case's own limit the replies are given up.
-const SPARE: Duration = Duration::from_millis(500);
 /// How far `grpc-timeout` and Overload-Deadline-Ms may differ: both are cut to their unit.
 const TIMEOUT_ROUNDING_US: u64 = 1000;
 
@@ -33,6 +30,7 @@ pub(crate) async fn run_case(
     adapters: &AdapterPool,
     context: &RunContext,
 ) -> Outcome {
+    let give_up = run::give_up(case);
     let adapter = adapters.get().await?;
     let origin = Origin::open()
         .await
@@ -50,9 +48,9 @@ pub(crate) async fn run_case(
         prefix: format!("/{SERVICE}/{}.{}", context.run_id, case.id),
         adapter: &adapter,
         origin: &origin,
-        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+        give_up,
     };
-    let groups = join_all(body.calls.iter().map(|group| drive.group(group))).await;
+    let (groups, pace) = slack::during(join_all(body.calls.iter().map(|group| drive.group(group)))).await;
     tokio::time::sleep(Duration::from_millis(body.watch_ms)).await;
     let metrics = match body.metrics.is_empty() {
         true => None,
@@ -65,11 +63,12 @@ pub(crate) async fn run_case(
         groups,
         log: origin.log(),
         started,
-        slack: context.slack,
+        slack: pace.slack.max(context.slack),
         metrics,
-        stills: Stills::default(),
+        stills: pace.stills,
     };
     let mut findings = judge(&as_client_case(body), &played);
+    findings.stood = played.stills.longest();
     for (group, calls) in body.calls.iter().zip(&played.groups) {
         judge_requests(&mut findings, group, calls, &played.log);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,15 +14,13 @@ use tokio::task::JoinSet;
 
 use super::proto;
 use super::script::{GrpcFault, GrpcStep};
+use crate::client_drive::reader::Incoming;
 use crate::client_drive::script::Repeat;
 use crate::client_drive::spec::Port;
-use crate::client_drive::wire::{Exchange, WireLog};
+use crate::client_drive::wire::WireLog;
 use crate::clock;
+use crate::lock::lock;
 
-/// Requests of one case that are kept.
-const MAX_EXCHANGES: usize = 20_000;
-/// Strays that are kept.
-const MAX_STRAYS: usize = 20;
 /// Bytes of a request that are read.
 const MAX_REQUEST: usize = 1 << 20;
 /// How long a request's body is waited for.
@@ -58,10 +56,6 @@ impl Route {
 struct Shared {
     routes: Mutex<HashMap<String, Route>>,
     log: Mutex<WireLog>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The server of one case. Dropping it closes its port and every connection.
@@ -141,10 +135,7 @@ async fn serve(stream: TcpStream, number: usize, shared: &Arc<Shared>) {
 }
 
 fn stray(shared: &Shared, what: String) {
-    let mut log = lock(&shared.log);
-    if log.strays.len() < MAX_STRAYS {
-        log.strays.push(what);
-    }
+    lock(&shared.log).stray(what);
 }
 
 async fn call(
@@ -165,9 +156,7 @@ async fn call(
         .await
         .unwrap_or_default();
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let exchange = Exchange {
-        port: Port::Main,
-        connection,
+    let incoming = Incoming {
         arrived,
         method: head.method.to_string(),
         path,
@@ -179,18 +168,9 @@ async fn call(
             .map(|(name, value)| (name.as_str().to_owned(), text(value)))
             .collect(),
         body: proto::unframe(&body).map_or(body, String::into_bytes),
-        head_at: None,
-        answered: String::new(),
-        body_written: 0,
     };
-    let index = {
-        let mut log = lock(&shared.log);
-        if log.exchanges.len() >= MAX_EXCHANGES {
-            log.dropped += 1;
-            return;
-        }
-        log.exchanges.push(exchange);
-        log.exchanges.len() - 1
+    let Some(index) = lock(&shared.log).record(Port::Main, connection, incoming) else {
+        return;
     };
     let note = |answered: String| {
         if let Some(exchange) = lock(&shared.log).exchanges.get_mut(index) {

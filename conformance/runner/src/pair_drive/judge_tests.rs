@@ -9,10 +9,10 @@ use super::spec::PairCase;
 use crate::client_drive::judge::Played;
 use crate::client_drive::seen::{CallSeen, Reply};
 use crate::client_drive::spec::Port;
-use crate::client_drive::still::Stills;
 use crate::client_drive::wire::{Exchange, WireLog};
 use crate::clock;
 use crate::server_drive::message::Seen;
+use crate::still::Stills;
 use crate::verdict::{Findings, NotRun};
 
 /// One call: requests at these times in ms, each answered at once; what the client said at the end.

@@ -24,8 +24,7 @@ use crate::client_drive::judge::Played;
 use crate::client_drive::record;
 use crate::client_drive::reply_of;
 use crate::client_drive::seen::CallSeen;
-use crate::client_drive::still::Stills;
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::server_drive::ServerTarget;
 use crate::server_drive::probe::Address;
 use crate::verdict::{NotRun, Outcome};
@@ -33,8 +32,6 @@ use crate::{clock, slack};
 use proxy::Witness;
 use spec::PairGroup;
 
-/// How much earlier than the case's own limit the replies are given up.
-const SPARE: Duration = Duration::from_millis(500);
 /// How long the wire is watched after the last reply.
 const WATCH: Duration = Duration::from_millis(200);
 
@@ -111,6 +108,7 @@ async fn between(
     server: Option<&Adapter>,
     context: &RunContext,
 ) -> Outcome {
+    let give_up = run::give_up(case);
     let client = client.get().await?;
     let address = Address::parse(url).map_err(|error| NotRun::PeerBroke(error.to_string()))?;
     let witness = Witness::before(address)
@@ -130,7 +128,7 @@ async fn between(
         client: &client,
         witness: &witness,
         name: &name,
-        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+        give_up,
     };
     let calls = join_all(body.calls.iter().map(|group| stage.group(group)));
     let later = async {
@@ -143,7 +141,7 @@ async fn between(
         Ok::<_, NotRun>(())
     };
     // Hundreds of calls at once make the machine late: what a late bound is given is measured while they run.
-    let ((groups, later), slack) = slack::during(async { tokio::join!(calls, later) }).await;
+    let ((groups, later), pace) = slack::during(async { tokio::join!(calls, later) }).await;
     later?;
     tokio::time::sleep(WATCH).await;
     let crossed = witness.seen();
@@ -151,11 +149,12 @@ async fn between(
         groups,
         log: crossed.log.clone(),
         started,
-        slack: slack.max(context.slack),
-        stills: Stills::default(),
+        slack: pace.slack.max(context.slack),
+        stills: pace.stills,
         metrics: None,
     };
     let mut findings = judge::judge(body, &played, &crossed.answers)?;
+    findings.stood = played.stills.longest();
     if context.records() {
         findings.record = record::lines(&case.id, &played);
     }

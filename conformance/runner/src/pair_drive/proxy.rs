@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
@@ -16,6 +16,7 @@ use crate::client_drive::reader::{Incoming, Reader};
 use crate::client_drive::spec::Port;
 use crate::client_drive::wire::WireLog;
 use crate::clock;
+use crate::lock::lock;
 use crate::server_drive::look;
 use crate::server_drive::message::{self, Ask, Pace, Seen};
 use crate::server_drive::probe::{self, Address};
@@ -48,10 +49,6 @@ struct Shared {
     server: Address,
     targets: Mutex<HashMap<String, String>>,
     seen: Mutex<Crossed>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A running witness. Dropping it closes its port and every connection.

@@ -8,6 +8,7 @@ use super::{CallSeen, Played};
 use crate::case::Range;
 use crate::client_drive::script::{Reject, Repeat, Step};
 use crate::client_drive::wire::Exchange;
+use crate::still::Stills;
 use crate::verdict::Findings;
 
 /// Calls of a group that are shown in the timeline.
@@ -21,6 +22,7 @@ pub(super) struct View<'a> {
     /// Its requests at each dependency, in order.
     pub(super) requests: Vec<Vec<&'a Exchange>>,
     pub(super) slack: Duration,
+    pub(super) stills: &'a Stills,
 }
 
 /// What a dependency said last to a call, and when.
@@ -127,6 +129,7 @@ fn view<'a>(case: &'a RelayCase, group: &'a Group, call: &'a CallSeen, played: &
             .map(|log| log.exchanges.iter().filter(of).collect())
             .collect(),
         slack: played.slack,
+        stills: &played.stills,
     }
 }
 
@@ -176,7 +179,7 @@ fn dependencies(view: &View<'_>, findings: &mut Findings) {
         if !expect.attempts.is_empty() {
             let seen: Vec<_> = requests
                 .iter()
-                .map(|request| number(request, "overload-attempt"))
+                .map(|request| request.number("overload-attempt"))
                 .collect();
             let wanted: Vec<_> = expect.attempts.iter().copied().map(Some).collect();
             findings.check(
@@ -194,7 +197,7 @@ fn carried(view: &View<'_>, name: &str, k: u64, request: &Exchange, findings: &m
     let ask = &view.group.request;
     if let Some(deadline) = ask.deadline_ms {
         let most = deadline.saturating_sub(view.case.setup.delay_ms);
-        let seen = number(request, "overload-deadline-ms");
+        let seen = request.number("overload-deadline-ms");
         findings.check(
             format!("{name}: Overload-Deadline-Ms"),
             seen.is_some_and(|ms| ms > 0 && ms <= most),
@@ -216,7 +219,7 @@ fn carried(view: &View<'_>, name: &str, k: u64, request: &Exchange, findings: &m
     );
     if !view.case.replicas {
         let attempt = ask.attempt.unwrap_or(1).max(k);
-        let seen = number(request, "overload-attempt");
+        let seen = request.number("overload-attempt");
         findings.check(
             format!("{name}: Overload-Attempt"),
             seen == Some(attempt),
@@ -230,7 +233,7 @@ fn carried(view: &View<'_>, name: &str, k: u64, request: &Exchange, findings: &m
 fn fields(expect: &Seen, name: &str, request: &Exchange, findings: &mut Findings) {
     let one = |field: &str| request.one_field(field).unwrap_or("absent").to_owned();
     if let Some(range) = expect.deadline_ms {
-        let seen = number(request, "overload-deadline-ms");
+        let seen = request.number("overload-deadline-ms");
         let held = seen.is_some_and(|ms| range.holds(ms));
         findings.check(
             format!("{name}: Overload-Deadline-Ms"),
@@ -272,10 +275,6 @@ fn fields(expect: &Seen, name: &str, request: &Exchange, findings: &mut Findings
         let seen = String::from_utf8_lossy(&request.body).into_owned();
         findings.check(format!("{name}: body"), seen == *body, body.clone(), seen);
     }
-}
-
-fn number(request: &Exchange, field: &str) -> Option<u64> {
-    request.one_field(field)?.parse().ok()
 }
 
 pub(super) fn text(seen: Option<u64>) -> String {

@@ -11,6 +11,7 @@ use crate::client_drive::wire::{Exchange, WireLog};
 use crate::clock;
 use crate::server_drive::message::{Ask, NoAnswer, Seen};
 use crate::server_drive::probe::Times;
+use crate::still::Stills;
 
 const CASE: &str = r#"
 setup: {delay_ms: 100}
@@ -106,6 +107,7 @@ fn failed(answer: Result<Seen, NoAnswer>, fields: &[(&str, &str)]) -> Vec<String
         logs: vec![log],
         started,
         slack: ms(250),
+        stills: Stills::default(),
     };
     let findings = judge(&case, &played);
     findings.failed().map(|check| check.name.clone()).collect()

@@ -12,7 +12,7 @@ mod record;
 pub mod spec;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -26,15 +26,15 @@ use crate::client_drive::first_answer;
 use crate::client_drive::origin::Origin;
 use crate::client_drive::spec::Port;
 use crate::client_drive::wire::WireLog;
-use crate::clock;
-use crate::run::RunContext;
+use crate::lock::lock;
+use crate::run::{self, RunContext};
 use crate::server_drive::message::{Ask, NoAnswer, Pace, Seen};
 use crate::server_drive::probe::{self, Address, Times};
+use crate::still::Stills;
 use crate::verdict::{NotRun, Outcome};
+use crate::{clock, slack};
 use spec::Group;
 
-/// How much earlier than the case's own limit an answer is given up, so that the wire log can still be shown.
-const SPARE: Duration = Duration::from_millis(500);
 /// How long the wire is watched after the last answer: a relay that goes on calling is seen.
 const WATCH: Duration = Duration::from_millis(50);
 /// A port that is bound for the whole case and never listens.
@@ -58,6 +58,8 @@ pub(crate) struct Played {
     pub(crate) logs: Vec<WireLog>,
     pub(crate) started: Instant,
     pub(crate) slack: Duration,
+    /// When the machine stood still.
+    pub(crate) stills: Stills,
 }
 
 /// Runs one case against the relay behind the adapter.
@@ -70,6 +72,7 @@ pub async fn run_case(
     adapters: &AdapterPool,
     context: &RunContext,
 ) -> Outcome {
+    let give_up = run::give_up(case);
     let adapter = adapters.get().await?;
     let open = |index| {
         let refuse = if body.unreachable.contains(&index) {
@@ -95,18 +98,20 @@ pub async fn run_case(
         address,
         origins: &origins,
         started,
-        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+        give_up,
         over: Mutex::default(),
     };
-    let groups = stage.play(&body.calls).await;
+    let (groups, pace) = slack::during(stage.play(&body.calls)).await;
     tokio::time::sleep(WATCH).await;
     let played = Played {
         groups,
         logs: origins.iter().map(Origin::log).collect(),
         started,
-        slack: context.slack,
+        slack: pace.slack.max(context.slack),
+        stills: pace.stills,
     };
     let mut findings = judge::judge(body, &played);
+    findings.stood = played.stills.longest();
     record::measure(&played, &mut findings);
     if context.records() {
         findings.record = record::lines(&case.id, &played);
@@ -146,12 +151,7 @@ impl Stage<'_> {
             let from = match group.after.as_deref() {
                 None => self.started,
                 Some(name) => {
-                    let over = || {
-                        self.over
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .contains(name)
-                    };
+                    let over = || lock(&self.over).contains(name);
                     first_answer(
                         self.origins,
                         &format!("{}/{name}-", self.prefix),
@@ -183,8 +183,7 @@ impl Stage<'_> {
             self.call(group, path).await
         });
         let seen = join_all(calls).await;
-        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        over.insert(group.name.clone());
+        lock(&self.over).insert(group.name.clone());
         seen
     }
 

@@ -1,6 +1,6 @@
 //! From a send of a case to the bytes of a request, and one request on its way.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use super::callers::Callers;
 use super::message::{Ask, Exchange, Forced, NoAnswer, Pace};
 use super::probe::{Address, exchange};
 use super::spec::Send;
+use crate::lock::lock;
 
 /// One request on its way.
 pub(super) struct One {
@@ -24,7 +25,7 @@ impl One {
     pub(super) async fn run(self) {
         let seen = Arc::clone(&self.seen);
         let exchange = self.exchange().await;
-        seen.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+        lock(&seen).push(exchange);
     }
 
     /// Sends it and waits for its end.

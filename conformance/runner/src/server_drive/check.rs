@@ -194,13 +194,14 @@ fn forced(label: &str, evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn time(check: &Time, evidence: &Evidence, slack: Duration, findings: &mut Findings) {
-    let took: Vec<Duration> = fitting(evidence, &check.of, &check.filter)
+    let answers: Vec<&Exchange> = fitting(evidence, &check.of, &check.filter)
         .into_iter()
-        .map(|(exchange, _)| exchange.head_after)
+        .map(|(exchange, _)| exchange)
         .collect();
+    let took = || answers.iter().map(|exchange| exchange.head_after);
     let least = Duration::from_millis(check.min_ms);
     let most = Duration::from_millis(check.max_ms) + slack;
-    let (Some(first), Some(last)) = (took.iter().min(), took.iter().max()) else {
+    let (Some(first), Some(last)) = (took().min(), took().max()) else {
         findings.check(
             format!("time of {}", check.of),
             false,
@@ -209,9 +210,15 @@ fn time(check: &Time, evidence: &Evidence, slack: Duration, findings: &mut Findi
         );
         return;
     };
-    findings.check(
+    // Too late only, and each in time but for what the machine stood still meanwhile.
+    let in_time = |exchange: &&Exchange| {
+        let stood = evidence.stood_in(exchange.sent_at, exchange.head_after);
+        exchange.head_after.saturating_sub(stood) <= most
+    };
+    findings.check_unless(
+        first >= least && answers.iter().all(in_time),
         format!("time of {}", check.of),
-        *first >= least && *last <= most,
+        first >= least && last <= most,
         format!(
             "{} to {} ms + {} ms slack",
             check.min_ms,
@@ -222,7 +229,7 @@ fn time(check: &Time, evidence: &Evidence, slack: Duration, findings: &mut Findi
             "{} to {} ms over {} answers",
             first.as_millis(),
             last.as_millis(),
-            took.len()
+            answers.len()
         ),
     );
 }

@@ -9,14 +9,16 @@
 //! bare URL is driven with ordinary traffic only; what needs a fixture or a declared profile is then not applicable. Each case
 //! is then a caller of its own ([`callers`]), and what the server says about that caller is obeyed (`patience`).
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 use url::Url;
 
 use crate::adapter::{Adapter, AdapterPool, COMMAND_LIMIT};
 use crate::case::Case;
 use crate::run::RunContext;
-use crate::slack;
 use crate::verdict::{Findings, NotRun, Outcome};
+use crate::{clock, slack};
 
 mod ask;
 pub mod callers;
@@ -105,8 +107,9 @@ pub async fn run_case(
                 |url: &Url| Address::parse(url.as_str()).map_err(|error| NotRun::Harness(error.to_string()));
             let metrics = metrics_url.as_ref().map(address).transpose()?;
             let server = address(url)?;
+            let play = format!("{}/{}", context.run_id, case.id);
             let stage = Stage {
-                callers: Callers::of(server.authority(), context.seed, &case.id),
+                callers: Callers::of(server.authority(), context.seed, &play),
                 server,
                 metrics,
                 adapter: None,
@@ -172,14 +175,21 @@ async fn on(
             "needs the metrics page; no --metrics-url was given".to_owned(),
         ));
     }
-    let (evidence, slack) = slack::during(play::play(stage, &body.steps, context.seed)).await;
-    let (evidence, slack) = (evidence?, slack.max(context.slack));
+    let begun = clock::now();
+    let (evidence, pace) = slack::during(play::play(stage, begun, &body.steps, context.seed)).await;
+    let (mut evidence, slack) = (evidence?, pace.slack.max(context.slack));
+    let since = |at: Instant| at.saturating_duration_since(begun);
+    let stood = pace.stills.0.iter().map(|(from, to)| (since(*from), since(*to)));
+    evidence.stood = stood.collect();
     if !fixtures {
         could_be_provoked(body, &evidence)?;
         patience::saw_a_crowd(body, &evidence)?;
     }
-    let mut findings = Findings::default();
-    answered(&evidence, &mut findings);
+    let mut findings = Findings {
+        stood: pace.stills.longest(),
+        ..Findings::default()
+    };
+    let lost = answered(&evidence, &mut findings);
     patience::whole(&evidence, &mut findings);
     for check in &checks {
         check::judge(check, &evidence, slack, &mut findings);
@@ -202,6 +212,10 @@ async fn on(
         );
     }
     findings.unseen = unseen.into_iter().map(str::to_owned).collect();
+    if lost {
+        // Whatever is missing after that may be missing for want of this answer.
+        findings.excuse_all();
+    }
     if blind {
         findings.saw("one witness only: no metrics page was given, so that its checks were left out");
     }
@@ -236,18 +250,13 @@ fn could_be_provoked(body: &ServerCase, evidence: &Evidence) -> Result<(), NotRu
     Ok(())
 }
 
-/// Every request was answered: a server that hangs, resets or talks garbage fails whatever else it does.
-fn answered(evidence: &Evidence, findings: &mut Findings) {
-    let missing: Vec<String> = evidence
+/// Every request was answered: a server that hangs, resets or talks garbage fails whatever else it does. True where answers or pages
+/// are missing, and only such that a standstill took half of their time from.
+fn answered(evidence: &Evidence, findings: &mut Findings) -> bool {
+    let missing: Vec<(&Exchange, &NoAnswer)> = evidence
         .exchanges
         .iter()
-        .filter_map(|exchange| {
-            let error = ask::unanswered(exchange)?;
-            Some(format!(
-                "{} {} ({}): {error}",
-                exchange.ask.method, exchange.ask.path, exchange.label
-            ))
-        })
+        .filter_map(|exchange| Some((exchange, ask::unanswered(exchange)?)))
         .collect();
     let answers = evidence
         .exchanges
@@ -257,14 +266,31 @@ fn answered(evidence: &Evidence, findings: &mut Findings) {
     let n = missing.len();
     let seen = match missing.first() {
         None => format!("{answers} answers"),
-        Some(first) => format!("{n} of {} were not; the first: {first}", evidence.exchanges.len()),
+        Some((exchange, error)) => format!(
+            "{n} of {} were not; the first: {} {} ({}): {error}",
+            evidence.exchanges.len(),
+            exchange.ask.method,
+            exchange.ask.path,
+            exchange.label
+        ),
     };
-    findings.check(
+    let stood = |from: Duration, limit: Duration| evidence.stood_in(from, limit) * 2 >= limit;
+    let lost = |(exchange, error): &(&Exchange, &NoAnswer)| match error {
+        NoAnswer::TimedOut(limit) => stood(exchange.sent_at, *limit),
+        _ => false,
+    };
+    let pages = &evidence.blank_pages;
+    let lost = (n > 0 || !pages.is_empty())
+        && missing.iter().all(lost)
+        && pages.iter().all(|(from, limit)| stood(*from, *limit));
+    findings.check_unless(
+        lost,
         "answers",
         n == 0 && answers > 0,
         "every request gets a complete HTTP answer",
         seen,
     );
+    lost
 }
 
 fn tell(evidence: &Evidence, findings: &mut Findings) {
@@ -279,6 +305,13 @@ fn tell(evidence: &Evidence, findings: &mut Findings) {
             exchange.label,
             look::brief(exchange),
             exchange.done_after.as_millis()
+        ));
+    }
+    if let Some(longest) = evidence.stood.iter().map(|(from, to)| *to - *from).max() {
+        findings.saw(format!(
+            "        the machine stood still {} times, for up to {} ms",
+            evidence.stood.len(),
+            longest.as_millis()
         ));
     }
     if by_time.len() > MAX_TIMELINE {

@@ -4,7 +4,7 @@
 //! be done is kept as such instead of being repeated.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rand::RngExt as _;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::ask::{One, ask};
 use super::callers::Callers;
 use super::look::brief;
-use super::message::{Ask, Exchange, Forced};
+use super::message::{Ask, Exchange, Forced, NoAnswer};
 use super::page::Page;
 use super::patience::{PATIENCE, ROUNDS, come_again, inconclusive};
 use super::probe::{Address, exchange};
@@ -24,6 +24,7 @@ use super::reject::Reading;
 use super::spec::{AwaitAnswers, AwaitMetric, Flood, ForcedSweep, Poll, Send, Step};
 use crate::adapter::{Adapter, COMMAND_LIMIT};
 use crate::clock;
+use crate::lock::lock;
 use crate::verdict::NotRun;
 
 /// Connections open at once at most.
@@ -56,6 +57,22 @@ pub struct Evidence {
     pub ended: BTreeMap<String, Vec<Result<String, String>>>,
     /// Answers to probes that spoke about the caller or the load, and were waited out.
     pub aside: Vec<Exchange>,
+    /// The looks at the metrics page that took all of their time: when they began, and how long that was.
+    pub blank_pages: Vec<(Duration, Duration)>,
+    /// When the machine stood still: from when to when, from the start of the case.
+    pub stood: Vec<(Duration, Duration)>,
+}
+
+impl Evidence {
+    /// How long the machine stood still in a time that began at `from` and took `length`.
+    pub(super) fn stood_in(&self, from: Duration, length: Duration) -> Duration {
+        let to = from + length;
+        let shares = self
+            .stood
+            .iter()
+            .map(|(began, ended)| (*ended).min(to).saturating_sub((*began).max(from)));
+        shares.sum()
+    }
 }
 
 /// Where the server under test is, and how it is told what to do.
@@ -80,6 +97,7 @@ pub struct Play<'a> {
     seen: Arc<Mutex<Vec<Exchange>>>,
     background: JoinSet<()>,
     aside: Vec<Exchange>,
+    blank_pages: Vec<(Duration, Duration)>,
     patience: Duration,
     rng: StdRng,
     pages: BTreeMap<String, Result<Page, String>>,
@@ -90,14 +108,20 @@ pub struct Play<'a> {
 ///
 /// # Errors
 /// A fixture was refused, or the adapter broke.
-pub async fn play(stage: &Stage, steps: &[Step], seed: u64) -> Result<Evidence, NotRun> {
+pub(super) async fn play(
+    stage: &Stage,
+    begun: Instant,
+    steps: &[Step],
+    seed: u64,
+) -> Result<Evidence, NotRun> {
     let mut play = Play {
         stage,
-        begun: clock::now(),
+        begun,
         open: Arc::new(Semaphore::new(MAX_OPEN)),
         seen: Arc::default(),
         background: JoinSet::new(),
         aside: Vec::new(),
+        blank_pages: Vec::new(),
         patience: PATIENCE,
         rng: clock::rng(seed),
         pages: BTreeMap::new(),
@@ -113,11 +137,9 @@ pub async fn play(stage: &Stage, steps: &[Step], seed: u64) -> Result<Evidence, 
         pages: play.pages,
         ended: play.ended,
         aside: play.aside,
+        blank_pages: play.blank_pages,
+        stood: Vec::new(),
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Play<'_> {
@@ -363,14 +385,18 @@ impl Play<'_> {
         u32::try_from(refused.count()).unwrap_or(u32::MAX)
     }
 
-    async fn page(&self) -> Result<Page, String> {
+    async fn page(&mut self) -> Result<Page, String> {
         let address = self.stage.metrics.as_ref().ok_or("there is no metrics page")?;
         let ask = Ask {
             method: "GET".to_owned(),
             limit: SCRAPE_LIMIT,
             ..Ask::default()
         };
-        let (_, answer) = exchange(address, &ask).await;
+        let (times, answer) = exchange(address, &ask).await;
+        if let Err(NoAnswer::TimedOut(limit)) = answer {
+            let began = times.done.saturating_duration_since(self.begun);
+            self.blank_pages.push((began.saturating_sub(limit), limit));
+        }
         match answer {
             Ok(seen) if seen.status == 200 => Ok(Page::parse(&String::from_utf8_lossy(&seen.body))),
             Ok(seen) => Err(format!("the metrics page answers {}", seen.status)),

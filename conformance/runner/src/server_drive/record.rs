@@ -1,5 +1,7 @@
 //! What was seen of a server as figures and as lines of JSON, for reports and for `--record`.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::look;
@@ -29,8 +31,8 @@ pub(super) fn lines(evidence: &Evidence, context: &RunContext) -> Vec<Value> {
     let mut by_time: Vec<&Exchange> = evidence.exchanges.iter().collect();
     by_time.sort_by_key(|exchange| exchange.sent_at);
     let mut lines = vec![json!({"event": "case", "schema": SCHEMA, "slack_us": context.slack_ms() * 1000})];
+    let us = |at: Duration| u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
     lines.extend(by_time.into_iter().map(|exchange| {
-        let us = |at: std::time::Duration| u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         json!({
             "event": "exchange", "label": exchange.label, "sent_us": us(exchange.sent_at),
             "head_after_us": us(exchange.head_after), "done_after_us": us(exchange.done_after),
@@ -38,6 +40,12 @@ pub(super) fn lines(evidence: &Evidence, context: &RunContext) -> Vec<Value> {
             "answer": exchange.answer.as_ref().map_or_else(|error| json!(error.to_string()), answer),
         })
     }));
+    lines.extend(
+        evidence
+            .stood
+            .iter()
+            .map(|(from, to)| json!({"event": "still", "from_us": us(*from), "to_us": us(*to)})),
+    );
     for (label, ended) in &evidence.ended {
         lines.push(json!({"event": "ended", "label": label, "states": ended}));
     }

@@ -122,8 +122,8 @@ fn tenth(length: Duration) -> f64 {
 mod tests {
     use super::*;
     use crate::client_drive::spec::Port;
-    use crate::client_drive::still::Stills;
     use crate::clock;
+    use crate::still::Stills;
 
     fn at(start: Instant, ms: u64) -> Instant {
         start + Duration::from_millis(ms)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Change, changed, good, signal};
+use crate::server_drive::answered;
 use crate::server_drive::check::judge;
 use crate::server_drive::message::{Exchange, Forced, NoAnswer};
 use crate::server_drive::page::Page;
@@ -181,6 +182,96 @@ fn answers_are_counted_by_kind() {
     assert!(holds("time: { of: r, where: { reject: true }, max_ms: 1 }", &all));
     assert!(!holds("time: { of: r, max_ms: 400 }", &all));
     assert!(!holds("time: { of: r, min_ms: 10, max_ms: 600 }", &all));
+}
+
+/// A reject whose head came after so many ms, on a machine that stood still from when to when.
+fn judged(took: u64, stood: &[(u64, u64)]) -> Findings {
+    let ms = Duration::from_millis;
+    let slow = Exchange {
+        sent_at: ms(1000),
+        head_after: ms(took),
+        done_after: ms(took),
+        ..good()
+    };
+    let evidence = Evidence {
+        exchanges: vec![slow],
+        stood: stood.iter().map(|(from, to)| (ms(*from), ms(*to))).collect(),
+        ..Evidence::default()
+    };
+    let check: Check = serde_saphyr::from_str("time: { of: r, min_ms: 20, max_ms: 100 }").unwrap();
+    let mut findings = Findings::default();
+    judge(&check, &evidence, ms(250), &mut findings);
+    findings
+}
+
+#[test]
+fn a_late_answer_is_the_machine_s_only_where_the_machine_stood_still_for_what_it_is_late_by() {
+    let failed = |findings: &Findings| findings.failed().next().is_some();
+    let late = judged(900, &[]);
+    assert!(failed(&late) && !late.is_excused(), "a slow server is caught");
+    // It stood still for 600 of the 900 ms, in pieces.
+    let held = judged(900, &[(1000, 1300), (1500, 1800)]);
+    assert!(failed(&held) && held.is_excused());
+    // Before the request, after the answer, or too short to explain it.
+    for stood in [(0, 1000), (1900, 2800), (1100, 1640)] {
+        let late = judged(900, &[stood]);
+        assert!(failed(&late) && !late.is_excused(), "{stood:?}");
+    }
+    let early = judged(10, &[(1000, 1900)]);
+    assert!(failed(&early) && !early.is_excused(), "early is never explained");
+    assert!(!failed(&judged(300, &[(1000, 1900)])));
+}
+
+#[test]
+fn an_answer_that_never_came_is_the_machine_s_only_where_it_stood_still_for_half_of_the_time() {
+    let ms = Duration::from_millis;
+    let without = |error: NoAnswer| Exchange {
+        sent_at: ms(0),
+        answer: Err(error),
+        ..good()
+    };
+    let judged = |exchanges: Vec<Exchange>, stood: u64| {
+        let evidence = Evidence {
+            exchanges,
+            stood: vec![(ms(100), ms(100 + stood))],
+            ..Evidence::default()
+        };
+        let mut findings = Findings::default();
+        let lost = answered(&evidence, &mut findings);
+        assert!(findings.failed().next().is_some() && lost == findings.is_excused());
+        lost
+    };
+    let late = || without(NoAnswer::TimedOut(ms(5000)));
+    assert!(judged(vec![late(), good()], 2500));
+    assert!(
+        !judged(vec![late(), good()], 2400),
+        "a server that hangs is caught"
+    );
+    // What was cut off is no matter of time, and one such is enough.
+    let cut = || without(NoAnswer::Cut("no byte was sent".to_owned()));
+    assert!(!judged(vec![cut()], 4000));
+    assert!(!judged(vec![late(), cut()], 4000));
+}
+
+#[test]
+fn a_metrics_page_that_never_came_is_the_machine_s_on_the_same_terms() {
+    let ms = Duration::from_millis;
+    let lost = |stood: u64, exchanges: Vec<Exchange>| {
+        let evidence = Evidence {
+            exchanges,
+            blank_pages: vec![(ms(100), ms(2000))],
+            stood: vec![(ms(50), ms(50 + stood))],
+            ..Evidence::default()
+        };
+        answered(&evidence, &mut Findings::default())
+    };
+    assert!(lost(1050, vec![good()]));
+    assert!(!lost(1040, vec![good()]), "a page that hangs by itself is caught");
+    let cut = Exchange {
+        answer: Err(NoAnswer::Cut("no byte was sent".to_owned())),
+        ..good()
+    };
+    assert!(!lost(1050, vec![good(), cut]));
 }
 
 #[test]
