@@ -1,6 +1,8 @@
 //! What is admitted beside an overload is done in time, whatever the tenants and tiers it comes from; and critical work is served
 //! though each of its callers has little of it.
 
+#![allow(clippy::unwrap_used, reason = "a test helper fails the test")]
+
 mod common;
 
 use common::{World, req};
