@@ -6,11 +6,8 @@
 use holdoff_contract::Tier;
 
 use crate::slots::Nanos;
-use crate::wait::ahead;
+use crate::wait::{ahead, settled};
 use crate::{ClassId, Controller, DeadlineOf, TenantId, Work};
-
-/// Rounds of the prediction.
-const ROUNDS: u32 = 3;
 
 /// The work that asks, with what was looked up for it once.
 #[derive(Clone, Copy, Debug)]
@@ -106,18 +103,10 @@ impl Controller {
         let lane = ask.tier.index();
         let tenant = &self.tenants[ask.tenant.0];
         let lanes = [0, 1, 2].map(|lane| self.queues.seen(lane, self.bounds.weights[lane]));
-        let own = self.queues.own(tenant, lane);
+        let own = self.queues.own(tenant, lane, self.tenants.active());
         let workers = self.pool.residuals(ask.now, ask.tier, self.may_borrow(ask.class));
-        // What comes while it waits depends on how long it waits; a few rounds are enough.
-        let (mut wait, mut work) = (0, Nanos::MAX);
-        for _ in 0..ROUNDS {
-            let more = ahead(&lanes, lane, own, wait);
-            if more == work {
-                break;
-            }
-            work = more;
-            wait = workers.fill(work);
-        }
+        // What comes while it waits depends on how long it waits.
+        let wait = settled(|wait| ahead(&lanes, lane, own, wait), |work| workers.fill(work));
         if tenant.active_limit >= self.pool.workers || tenant.running + tenant.lanes[lane].len == 0 {
             return (wait, wait);
         }

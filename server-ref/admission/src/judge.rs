@@ -25,6 +25,9 @@ const TENANT_FROM: f64 = 0.1;
 const TENANT_SHARE: f64 = 0.7;
 /// Critical work of a tenant that may come at once, as time at its share.
 const CRITICAL_BURST: Nanos = 1_000_000_000;
+/// The same as time of the whole pool, where that is more: 50 ms that the others may wait for it. Where many tenants have little each, a
+/// second of a share is two or three tasks, and chance alone sends more than those at once.
+const CRITICAL_BURST_OF_POOL: Nanos = 50_000_000;
 /// A tenant may always have this many tasks' work waiting.
 const TENANT_LEAST: f64 = 1.5;
 /// Share of the pool's work that a class in slow start may have waiting.
@@ -247,7 +250,7 @@ impl Controller {
 
     /// What a tenant may have of the critical tier while others ask too, in workers, and how much of it may come at once: else
     /// one tenant that calls everything critical has the others' capacity. The rate is its fair share of the pool, all
-    /// of which it may use for critical work. The burst is the same for all classes, two tasks of the longest, so that a
+    /// of which it may use for critical work. The burst is the same for all classes, two tasks of the longest at least, so that a
     /// tenant's long tasks do not use up what its short ones need.
     pub(crate) fn critical_share(&self) -> (f64, Nanos) {
         let rate = f64::from(self.pool.effective) / f64::from(self.tenants.active());
@@ -256,12 +259,11 @@ impl Controller {
             .iter()
             .filter(|class| class.active[Tier::Critical.index()]);
         let longest = active.map(|class| class.times.p95).max().unwrap_or(0);
-        (
-            rate,
-            longest
-                .saturating_mul(2)
-                .max((rate * CRITICAL_BURST as f64) as Nanos),
-        )
+        let burst = longest
+            .saturating_mul(2)
+            .max((rate * CRITICAL_BURST as f64) as Nanos)
+            .max(CRITICAL_BURST_OF_POOL.saturating_mul(u64::from(self.pool.effective)));
+        (rate, burst)
     }
 
     fn judge_tier(&self, ask: &Ask, found: &mut Findings) {

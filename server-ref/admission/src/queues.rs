@@ -111,11 +111,12 @@ impl Queues {
     }
 
     /// What this tenant has in this lane, for the prediction of a wait.
-    pub(crate) fn own(&self, tenant: &Tenant, lane: usize) -> wait::Own {
+    pub(crate) fn own(&self, tenant: &Tenant, lane: usize, askers: u32) -> wait::Own {
         let turn = tenant.turns[lane];
         wait::Own {
             work: turn.work,
             lead: turn.tag.saturating_sub(self.lanes[lane].served),
+            askers,
         }
     }
 

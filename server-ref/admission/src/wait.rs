@@ -55,8 +55,8 @@ pub(crate) struct Residuals {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "lives on the stack for one decision")]
 enum Kind {
-    /// Each residual.
-    Exact([Nanos; EXACT]),
+    /// Each residual, and the longest.
+    Exact([Nanos; EXACT], Nanos),
     /// So many workers that only their number and their mean count.
     MeanField,
 }
@@ -77,19 +77,20 @@ impl Residuals {
 
     /// Of what runs on `workers` workers, at most [`Residuals::MOST_EXACT`].
     pub(crate) fn read<'a>(now: Nanos, workers: u32, running: impl Iterator<Item = &'a Run>) -> Self {
-        let (mut busy, mut sum) = (0, 0_u64);
+        let (mut busy, mut sum, mut longest) = (0, 0_u64, 0);
         let mut each = [0; EXACT];
         // After a reload more may run than there are workers; beyond EXACT of them are not looked at.
         for (at, run) in each.iter_mut().zip(running) {
             *at = run.residual(now);
             sum = sum.saturating_add(*at);
+            longest = longest.max(*at);
             busy += 1;
         }
         Self {
             workers: u64::from(workers.max(1)),
             busy,
             sum,
-            kind: Kind::Exact(each),
+            kind: Kind::Exact(each, longest),
         }
     }
 
@@ -98,7 +99,7 @@ impl Residuals {
     pub(crate) fn fill(&self, work: Nanos) -> Nanos {
         let busy = self.busy as u64;
         let idle = self.workers.saturating_sub(busy);
-        let Kind::Exact(each) = &self.kind else {
+        let Kind::Exact(each, longest) = &self.kind else {
             // n busy workers end a task every mean / n.
             let mean = if idle == 0 { self.sum / busy.max(1) } else { 0 };
             return work.saturating_add(mean) / self.workers;
@@ -107,6 +108,11 @@ impl Residuals {
         if work == 0 {
             let least = each.iter().copied().min().unwrap_or(0);
             return if idle > 0 { 0 } else { least };
+        }
+        // With enough work for everybody there is nobody to leave out.
+        let all = work.saturating_add(self.sum) / (busy + idle).max(1);
+        if all >= *longest {
+            return all;
         }
         // Water filling: take everybody in, then leave out those that are busy beyond the level, until nobody is. The
         // level only falls, so this ends.
@@ -154,27 +160,36 @@ pub(crate) struct Own {
     pub(crate) work: Nanos,
     /// How far it is ahead of the others' turns by what it was served already.
     pub(crate) lead: Nanos,
+    /// Tenants that ask, itself among them: who has nothing waiting now may have before its turn has come.
+    pub(crate) askers: u32,
 }
 
 /// The work that is done before a newcomer to `lanes[tier]` starts, if that takes `meanwhile`. Of its tier: its tenant's
-/// own work, and of the others at most their turns until then (they are taken as equally backlogged; exact would be a
-/// sum over the tenants). Of the other tiers: at most their share by weight.
+/// own work, and of those that have something waiting at most their turns until then (they are taken as equally backlogged; exact
+/// would be a sum over the tenants). Of those that have nothing waiting yet, a task each, as far as that much comes: where many tenants
+/// have little each, most of what passes a tenant's second task is theirs. Of the other tiers: at most their share by weight.
 pub(crate) fn ahead(lanes: &[Lane; 3], tier: usize, own: Own, meanwhile: Nanos) -> Nanos {
     let lane = &lanes[tier];
     let comes = |lane: &Lane| (lane.inflow * meanwhile as f64) as Nanos;
     let task = lane.work / u64::from(lane.tasks.max(1));
     let others = u64::from(lane.tenants.saturating_sub(u32::from(own.work > 0)));
     let turn = own.work.saturating_add(own.lead);
-    // With no turn to wait for, it lets pass only those that are level with it, and nobody who comes later.
+    let until = turn.saturating_add(task);
     let waiting = lane.work - own.work.min(lane.work);
+    // With no turn to wait for, it lets pass only those that are level with it, and nobody who comes later.
     let passing = if turn == 0 {
-        waiting
+        waiting.min(others.saturating_mul(until))
     } else {
-        waiting.saturating_add(comes(lane))
+        let comes = comes(lane);
+        let absent = u64::from(own.askers).saturating_sub(others + 1);
+        let of_absent = (comes as f64 * absent as f64 / f64::from(own.askers.max(1))) as Nanos;
+        let all = waiting.saturating_add(comes);
+        let of_others = all.min(others.saturating_mul(until));
+        of_others
+            .saturating_add(of_absent.min(absent.saturating_mul(task)))
+            .min(all)
     };
-    let in_tier = own
-        .work
-        .saturating_add(passing.min(others.saturating_mul(turn.saturating_add(task))));
+    let in_tier = own.work.saturating_add(passing);
     let share = |other: &Lane| (in_tier as f64 * other.weight / lane.weight) as Nanos;
     (0..3)
         .filter(|other| *other != tier)
@@ -182,6 +197,36 @@ pub(crate) fn ahead(lanes: &[Lane; 3], tier: usize, own: Own, meanwhile: Nanos) 
         .fold(in_tier, |sum, other| {
             sum.saturating_add(other.work.saturating_add(comes(other)).min(share(other)))
         })
+}
+
+/// The least wait that is as long as what it itself lets in makes it: `fill(ahead(w)) = w`. Under overload each round of putting the answer
+/// in again adds nearly as much as the one before, so a few rounds stop far short of it. But a wait only grows with what is put in, and ever
+/// less steeply
+/// (each part of it is bounded), so a line through two of its points meets the answer or lies above it: from below that
+/// says where to go on, from above it is an answer on the safe side.
+pub(crate) fn settled(ahead: impl Fn(Nanos) -> Nanos, fill: impl Fn(Nanos) -> Nanos) -> Nanos {
+    let meet = |from: Nanos, to: Nanos, then: Nanos| {
+        let slope = to.abs_diff(then) as f64 / (from.abs_diff(to) as f64).max(1.0);
+        let rest = to.abs_diff(then) as f64 / (1.0 - slope);
+        (slope < 1.0).then_some(rest as Nanos)
+    };
+    let at_once = ahead(0);
+    let first = fill(at_once);
+    let more = ahead(first);
+    if more <= at_once {
+        return first;
+    }
+    let wait = |meanwhile| fill(ahead(meanwhile));
+    let second = fill(more);
+    // Where the line never meets it, what bounds its parts is the answer.
+    let above = meet(0, first, second).map_or(Nanos::MAX / 4, |rest| first.saturating_add(rest));
+    let third = wait(above);
+    if third >= above {
+        return third;
+    }
+    let fourth = wait(third);
+    let rest = meet(above, third, fourth).unwrap_or(0);
+    third.saturating_sub(rest).max(second)
 }
 
 #[cfg(test)]
@@ -246,7 +291,7 @@ mod tests {
     fn own(work_ms: u64) -> Own {
         Own {
             work: work_ms * MS,
-            lead: 0,
+            ..Own::default()
         }
     }
 
@@ -282,8 +327,8 @@ mod tests {
                 &lanes,
                 2,
                 Own {
-                    work: 0,
-                    lead: 400 * MS
+                    lead: 400 * MS,
+                    ..Own::default()
                 },
                 0
             ),
@@ -295,6 +340,38 @@ mod tests {
     fn other_tiers_count_by_weight_and_by_what_they_have() {
         let lanes = [lane(1_000, 10, 1, 0.5), lane(10, 1, 1, 0.3), lane(100, 1, 1, 0.2)];
         assert_eq!(ahead(&lanes, 2, own(100), 0), (100 + 250 + 10) * MS);
+    }
+
+    #[test]
+    fn who_has_nothing_waiting_yet_may_pass_with_a_task_before_a_tenants_second() {
+        let mut lanes = [Lane::default(), Lane::default(), lane(400, 4, 4, 1.0)];
+        lanes[2].inflow = 1.0;
+        let own = |askers| Own { askers, ..own(100) };
+        // Three others with a turn of two tasks each.
+        assert_eq!(ahead(&lanes, 2, own(4), 10_000 * MS), (100 + 3 * 200) * MS);
+        // And six that are not there yet.
+        assert_eq!(
+            ahead(&lanes, 2, own(10), 10_000 * MS),
+            (100 + 3 * 200 + 6 * 100) * MS
+        );
+        // But not more than comes.
+        assert_eq!(ahead(&lanes, 2, own(10), 100 * MS), (100 + 300 + 100) * MS);
+    }
+
+    #[test]
+    fn a_wait_settles_where_it_lets_in_what_it_takes_and_above_rather_than_below() {
+        let slope = |slope: f64, base: u64, most: u64| {
+            move |wait: Nanos| ((slope * wait as f64) as Nanos + base).min(most)
+        };
+        assert_eq!(settled(slope(0.0, 500, 9_000), |work| work), 500);
+        assert!(settled(slope(0.9, 500, 90_000), |work| work).abs_diff(5_000) <= 2);
+        // What comes in as fast as it goes out never settles: its bound is the answer.
+        assert_eq!(settled(slope(1.0, 500, 90_000), |work| work), 90_000);
+        assert_eq!(settled(slope(3.0, 500, 90_000), |work| work), 90_000);
+        // Half of it up to 1000, from there a quarter: they meet w at 1200.
+        let bent = |wait: Nanos| 650 + (wait / 2).min(500) + wait.saturating_sub(1_000) / 4;
+        let answer = settled(bent, |work| work);
+        assert!((1_199..=1_300).contains(&answer), "{answer}");
     }
 
     #[test]

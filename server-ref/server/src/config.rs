@@ -251,6 +251,11 @@ impl ServerConfig {
     pub fn faults(&self) -> Vec<ProfileError> {
         let mut faults = self.profile.faults();
         self.limits.faults(&mut faults);
+        let unknown = |class: &&String| !self.profile.classes.contains_key(*class);
+        if let Some(class) = self.limits.burn.iter().find(unknown) {
+            let limit = "a list of names that are under classes".to_owned();
+            faults.push(out_of_range("server.burn", format!("{class:?}"), limit));
+        }
         self.observe.faults(&mut faults);
         self.anonymous.faults("anonymous", &mut faults);
         if self.identities.len() > MAX_IDENTITIES {

@@ -277,6 +277,7 @@ pub(crate) fn restore(app: &App, kept: Vec<Kept>) {
             app,
             Job {
                 id,
+                class: record.class.clone(),
                 duration: record.duration(),
                 place,
                 record: Some(record),

@@ -46,6 +46,7 @@ mod admin;
 pub mod api;
 mod app;
 mod background;
+mod burn;
 pub mod burst;
 mod clock;
 pub mod config;

@@ -110,9 +110,9 @@ pub(crate) enum Ended {
 }
 
 /// Runs the work under its permit. A panic is a failure of this work only.
-pub(crate) async fn run(app: &App, permit: Permit, duration: Duration) -> Ended {
+pub(crate) async fn run(app: &App, permit: Permit, class: &str, duration: Duration) -> Ended {
     let started = clock::now();
-    let work = AssertUnwindSafe(app.worker.work(duration)).catch_unwind();
+    let work = AssertUnwindSafe(app.worker.work(class, duration)).catch_unwind();
     match permit.run(work).await {
         Run::Finished(Ok(()), permit) => {
             permit.completed();
@@ -213,7 +213,7 @@ async fn do_work(app: &App, arrived: &Arrived, place: Place) -> Result<Response<
     let waited = clock::now().saturating_duration_since(arrived.at);
     let ended = tokio::select! {
         biased;
-        ended = run(app, permit, arrived.duration) => ended,
+        ended = run(app, permit, class, arrived.duration) => ended,
         () = app.cut_off.cancelled() => return Err(draining(app, asked, Applied::Maybe)),
     };
     match ended {

@@ -129,7 +129,7 @@ impl Server {
         };
         let (ledger, kept) = open_ledger(config.data).await?;
         let most = Duration::from_millis(config.limits.max_duration_ms);
-        let worker = Arc::new(Worker::new(config.seed, most));
+        let worker = Arc::new(Worker::new(config.seed, most, &config.limits.burn));
         let writer = config.observe.start(clock::now())?;
         let admission = Admission::start(config.profile, Some(telemetry.recorder))?;
         if let Some(writer) = writer {

@@ -28,6 +28,7 @@ use crate::tasks::{End, Known, NewTask, Standing, State as TaskState, View, whol
 /// A task with a place, on its way to its end.
 pub(crate) struct Job {
     pub(crate) id: Uuid,
+    pub(crate) class: String,
     pub(crate) duration: Duration,
     pub(crate) place: Place,
     /// What is on the disk, for work that must survive.
@@ -115,6 +116,7 @@ async fn promise(app: &App, arrived: &Arrived, place: Place) -> Result<View, Res
         app,
         Job {
             id,
+            class: arrived.class.clone(),
             duration: arrived.duration,
             place,
             record,
@@ -152,11 +154,12 @@ pub(crate) fn spawn(app: &App, job: Job) {
 async fn finish(app: &App, job: Job) {
     let Job {
         id,
+        class,
         duration,
         place,
         record,
     } = job;
-    let end = run_task(app, id, place, duration, record.is_some()).await;
+    let end = run_task(app, id, place, (&class, duration), record.is_some()).await;
     let now = clock::now();
     let show = || app.tasks.ended(id, now, &end);
     match (&app.ledger, record) {
@@ -177,7 +180,7 @@ async fn finish(app: &App, job: Job) {
 }
 
 /// Waits for the task's turn and runs it; the result is its end.
-async fn run_task(app: &App, id: Uuid, place: Place, duration: Duration, durable: bool) -> End {
+async fn run_task(app: &App, id: Uuid, place: Place, work: (&str, Duration), durable: bool) -> End {
     let end = |state, code| End { state, code };
     let deadline = place.deadline();
     match place.turn().await {
@@ -189,7 +192,7 @@ async fn run_task(app: &App, id: Uuid, place: Place, duration: Duration, durable
                 return end(TaskState::Expired, Some(Code::DeadlineExpired));
             }
             app.tasks.started(id, clock::now());
-            match run(app, permit, duration).await {
+            match run(app, permit, work.0, work.1).await {
                 Ended::Done(_) => end(TaskState::Done, None),
                 Ended::Failed => end(TaskState::Failed, None),
                 Ended::Overdue => end(TaskState::Expired, Some(Code::DeadlineExpired)),

@@ -1,8 +1,10 @@
-//! The work itself: waiting, for as long as the caller says or as its class usually takes.
+//! The work itself, for as long as the caller says or as its class usually takes: waiting, or keeping a processor busy for classes
+//! that the profile names.
 //!
-//! It stands for any handler. Service times of real services are skewed, so a drawn time is log-normal with the
+//! It stands for any handler, those that wait for something else and those that compute. Service times of real services are skewed, so a drawn time is log-normal with the
 //! mean and the 95th percentile that the profile declares.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 
+use crate::burn::Burner;
 use crate::clock;
 
 /// A drawn time is at most this many means: the estimator clips its samples there too (DESIGN section 4).
@@ -23,15 +26,18 @@ const Z95: f64 = 1.645;
 pub(crate) struct Worker {
     rng: Mutex<StdRng>,
     most: Duration,
+    /// Classes whose work burns, and what burns; none where no class does.
+    burn: Option<(BTreeSet<String>, Burner)>,
     held: watch::Sender<bool>,
     panics: AtomicU32,
 }
 
 impl Worker {
-    pub(crate) fn new(seed: Option<u64>, most: Duration) -> Self {
+    pub(crate) fn new(seed: Option<u64>, most: Duration, burn: &BTreeSet<String>) -> Self {
         Self {
             rng: Mutex::new(clock::rng(seed)),
             most,
+            burn: (!burn.is_empty()).then(|| (burn.clone(), Burner::measured())),
             held: watch::Sender::new(false),
             panics: AtomicU32::new(0),
         }
@@ -51,8 +57,8 @@ impl Worker {
         asked.unwrap_or_else(drawn).min(self.most)
     }
 
-    /// Does the work; while the fixture holds the workers it does not end.
-    pub(crate) async fn work(&self, duration: Duration) {
+    /// Does the work of this class; while the fixture holds the workers it does not end.
+    pub(crate) async fn work(&self, class: &str, duration: Duration) {
         if self
             .panics
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
@@ -60,7 +66,10 @@ impl Worker {
         {
             fail();
         }
-        clock::sleep(duration).await;
+        match &self.burn {
+            Some((classes, burner)) if classes.contains(class) => burner.burn(duration).await,
+            _ => clock::sleep(duration).await,
+        }
         self.released().await;
     }
 
@@ -128,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_longest_duration_binds_what_is_asked_for() {
-        let worker = Worker::new(Some(1), Duration::from_millis(10));
+        let worker = Worker::new(Some(1), Duration::from_millis(10), &BTreeSet::new());
         let profile = Profile::default();
         assert_eq!(
             worker.duration(&profile, "x", Some(Duration::from_secs(9))),

@@ -11,7 +11,7 @@ use crate::read::{KNOWN_MEMBERS, cut};
 use crate::{Code, Overload};
 
 /// The body: the members of version 1, then those that others added, as far as they fit.
-pub(super) fn problem(values: &Values, overload: &Overload, audience: Audience) -> String {
+pub(super) fn problem(values: &Values, overload: &Overload, audience: Audience) -> Vec<u8> {
     let trusted = audience == Audience::Trusted;
     let mut object = Object::new();
     object.put("type", format_args!("urn:overload:v1:{}", values.code));
@@ -22,7 +22,7 @@ pub(super) fn problem(values: &Values, overload: &Overload, audience: Audience) 
     }
     // The decision's id is of use to whoever can see its log: ourselves, or anybody inside.
     if let Some(instance) = overload.instance.filter(|_| trusted || values.hop == 0) {
-        object.put("instance", instance.urn().to_string());
+        object.put("instance", format_args!("{}", instance.urn()));
     }
     object.put("contract_version", 1);
     object.put("code", values.code.as_str());
@@ -78,26 +78,24 @@ fn cut_escaped(text: &str) -> &str {
 }
 
 /// A JSON object that is written member by member and never grows over [`MAX_BODY_WRITTEN`].
-struct Object(String);
+struct Object(Vec<u8>);
 
 impl Object {
     fn new() -> Self {
-        Self(String::with_capacity(512))
+        Self(Vec::with_capacity(512))
     }
 
     /// Adds a member; one that does not fit is left out.
     fn put(&mut self, name: &str, value: impl Serialize) {
-        let (Ok(name), Ok(value)) = (serde_json::to_string(name), serde_json::to_string(&value)) else {
-            return;
-        };
-        // Separator, colon, closing brace.
-        if self.0.len() + name.len() + value.len() + 3 > MAX_BODY_WRITTEN {
-            return;
+        let before = self.0.len();
+        self.0.push(if before == 0 { b'{' } else { b',' });
+        let named = serde_json::to_writer(&mut self.0, name);
+        self.0.push(b':');
+        let written = named.and_then(|()| serde_json::to_writer(&mut self.0, &value));
+        // One for the closing brace.
+        if written.is_err() || self.0.len() + 1 > MAX_BODY_WRITTEN {
+            self.0.truncate(before);
         }
-        self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        self.0.push_str(&name);
-        self.0.push(':');
-        self.0.push_str(&value);
     }
 
     fn put_some(&mut self, name: &str, value: Option<impl Serialize>) {
@@ -106,8 +104,8 @@ impl Object {
         }
     }
 
-    fn finish(mut self) -> String {
-        self.0.push('}');
+    fn finish(mut self) -> Vec<u8> {
+        self.0.push(b'}');
         self.0
     }
 }

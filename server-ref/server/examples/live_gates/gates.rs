@@ -34,9 +34,9 @@ fn mixed(factor: f64) -> impl Fn(&mut StdRng) -> Caller {
 pub(crate) async fn goodput(verdicts: &mut Verdicts, factor: f64, least: f64, time: Duration) {
     let peer = Peer::start(json!({})).await;
     let watch = peer.watch();
-    let outcomes = peer.load(time, |_| factor * capacity(), mixed(factor)).await;
-    let ended = Instant::now();
-    let back = back_to_normal(&peer, ended).await;
+    let sent = peer.send(time, |_| factor * capacity(), mixed(factor)).await;
+    let back = back_to_normal(&peer, Instant::now()).await;
+    let outcomes = sent.all().await;
     let fullest = watch.end().await;
     explain(&outcomes);
     // Time that workers spent on work that came in time, of all the time that they had.
@@ -204,12 +204,15 @@ fn is_normal(peer: &Peer) -> bool {
     snapshot.state == ServiceState::Normal && snapshot.staleness < Duration::from_millis(500)
 }
 
-/// Load that swings 20 % round the capacity, a swing in ten seconds.
+/// Load that swings 20 % round the capacity, a swing in twenty seconds: in half of one more piles up than the threshold allows.
 pub(crate) async fn flips(verdicts: &mut Verdicts, time: Duration) {
-    let peer = Peer::start(json!({})).await;
-    let rate = |at: f64| capacity() * (1.0 + 0.2 * (at / 10.0 * std::f64::consts::TAU).sin());
+    let peer =
+        Peer::start(json!({"thresholds": {"enter_wait": 0.2, "exit_wait": 0.1, "shed_wait": 0.4}})).await;
+    let rate = |at: f64| capacity() * (1.0 + 0.2 * (at / 20.0 * std::f64::consts::TAU).sin());
     peer.load(time, rate, mixed(1.0)).await;
     let flips = peer.metric("overload_transitions_total").await;
+    let passed = flips > 0.0;
+    verdicts.judge("", &format!("{flips:.0}"), "> 0, else it proves nothing", passed);
     verdicts.at_most(
         &format!("load 0.8x to 1.2x for {} s: changes of state", time.as_secs()),
         flips,

@@ -140,13 +140,23 @@ impl Peer {
             .sum()
     }
 
-    /// Requests come as a Poisson process of `rate(seconds since the start)` a second.
+    /// Requests come as a Poisson process of `rate(seconds since the start)` a second; waits for all of the answers.
     pub(crate) async fn load(
         &self,
         time: Duration,
         rate: impl Fn(f64) -> f64,
         caller: impl Fn(&mut StdRng) -> Caller,
     ) -> Vec<Outcome> {
+        self.send(time, rate, caller).await.all().await
+    }
+
+    /// The same, up to the last request and not to its answer.
+    pub(crate) async fn send(
+        &self,
+        time: Duration,
+        rate: impl Fn(f64) -> f64,
+        caller: impl Fn(&mut StdRng) -> Caller,
+    ) -> Sent {
         let mut rng = StdRng::seed_from_u64(7);
         let (began, mut due) = (Instant::now(), 0.0);
         let (mut sent, mut outcomes) = (JoinSet::new(), Vec::new());
@@ -167,10 +177,7 @@ impl Peer {
             sent.spawn(self.ask(caller(&mut rng)));
             due += -(1.0 - rng.random::<f64>()).ln() / rate(due);
         }
-        while let Some(done) = sent.join_next().await {
-            outcomes.push(done.unwrap());
-        }
-        outcomes
+        Sent { sent, outcomes }
     }
 
     /// Watches the queues until it is dropped; the answer is the greatest share of a bound that was seen.
@@ -188,6 +195,22 @@ impl Peer {
             over
         });
         Watch { stop, watching }
+    }
+}
+
+/// See [`Peer::send`].
+pub(crate) struct Sent {
+    sent: JoinSet<Outcome>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Sent {
+    /// What became of all of them.
+    pub(crate) async fn all(mut self) -> Vec<Outcome> {
+        while let Some(done) = self.sent.join_next().await {
+            self.outcomes.push(done.unwrap());
+        }
+        self.outcomes
     }
 }
 

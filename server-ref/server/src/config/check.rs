@@ -143,6 +143,7 @@ impl Walk {
         let value = match (&node.value, key.kind) {
             (Value::Scalar(text, style), kind) => scalar(text, *style, kind),
             (Value::List(items), Kind::Tiers) => tiers(items),
+            (Value::List(items), Kind::Classes) => classes(items),
             _ => None,
         };
         if value.is_none() {
@@ -276,7 +277,7 @@ impl Walk {
 /// Its default is no number that could be written in its place.
 fn optional(key: &schema::Key) -> bool {
     // An empty list of tiers could mean none of them as well as the default.
-    key.default.parse::<f64>().is_err() && !matches!(key.kind, Kind::Switch | Kind::Tiers)
+    key.default.parse::<f64>().is_err() && !matches!(key.kind, Kind::Switch | Kind::Tiers | Kind::Classes)
 }
 
 fn scalar(text: &str, style: Style, kind: Kind) -> Option<Json> {
@@ -315,7 +316,7 @@ fn scalar(text: &str, style: Style, kind: Kind) -> Option<Json> {
             (style != Style::Bare && holdoff_contract::Tenant::new(text).is_ok()).then(|| Json::from(text))
         }
         Kind::Path => (style != Style::Bare && !text.is_empty()).then(|| Json::from(text)),
-        Kind::Tiers => None,
+        Kind::Tiers | Kind::Classes => None,
     }
 }
 
@@ -337,21 +338,28 @@ fn has_leading_zero(text: &str) -> bool {
 
 /// Some tiers, each once.
 fn tiers(items: &[Node]) -> Option<Json> {
-    if items.is_empty() || items.len() > TIERS.len() {
-        return None;
-    }
-    let tiers: Vec<Json> = items.iter().map(tier).collect::<Option<_>>()?;
-    let again = (1..tiers.len()).any(|at| tiers[..at].contains(&tiers[at]));
-    (!again).then_some(Json::Array(tiers))
+    words(items, TIERS.len(), |word| TIERS.contains(&word)).filter(|_| !items.is_empty())
 }
 
-fn tier(node: &Node) -> Option<Json> {
-    match &node.value {
-        Value::Scalar(text, Style::Open | Style::Text) if TIERS.contains(&text.as_str()) => {
-            Some(Json::from(text.as_str()))
-        }
-        _ => None,
+/// Names of classes, each once; whether there are such classes is seen where the others are known.
+fn classes(items: &[Node]) -> Option<Json> {
+    words(items, holdoff_admission::profile::MAX_CLASSES, |word| {
+        holdoff_contract::TaskClass::new(word).is_ok()
+    })
+}
+
+/// At most so many words that fit, each once.
+fn words(items: &[Node], most: usize, fits: impl Fn(&str) -> bool) -> Option<Json> {
+    if items.len() > most {
+        return None;
     }
+    let word = |node: &Node| match &node.value {
+        Value::Scalar(text, Style::Open | Style::Text) if fits(text) => Some(Json::from(text.as_str())),
+        _ => None,
+    };
+    let words: Vec<Json> = items.iter().map(word).collect::<Option<_>>()?;
+    let again = (1..words.len()).any(|at| words[..at].contains(&words[at]));
+    (!again).then_some(Json::Array(words))
 }
 
 /// A value as it was written.

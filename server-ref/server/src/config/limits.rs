@@ -1,5 +1,6 @@
 //! The server's own limits.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +40,9 @@ pub struct Limits {
     /// `grpc-timeout`, `connect-timeout-ms` and `x-envoy-expected-rq-timeout-ms` count as deadlines too (SRQ-04). Default
     /// no: for a server behind a hop that sets or strips them.
     pub foreign_deadlines: bool,
+    /// Classes whose work keeps a processor busy for its time; that of the others sleeps. Names under the profile's `classes`.
+    /// Default none.
+    pub burn: BTreeSet<String>,
     /// A TOML file with the service's own words for its refusals (CLI-26, [`holdoff_contract::vocabulary`]), at most 1 MiB: they
     /// are said beside the contract's fields, for callers that know no others. Default none.
     pub vocabulary: Option<PathBuf>,
@@ -59,6 +63,7 @@ impl Default for Limits {
             max_connections: 4_096,
             drain_ms: 10_000,
             foreign_deadlines: false,
+            burn: BTreeSet::new(),
             vocabulary: None,
         }
     }

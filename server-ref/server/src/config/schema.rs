@@ -48,6 +48,8 @@ pub enum Kind {
     Path,
     /// A list of tiers.
     Tiers,
+    /// A list of task classes.
+    Classes,
 }
 
 /// The names of the tiers.
@@ -125,6 +127,7 @@ impl Kind {
             Self::Tenant => "1 to 128 printable ASCII characters".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Tiers => format!("a list of one or more of {}, each once", TIERS.join(", ")),
+            Self::Classes => "a list of names under classes, each once".to_owned(),
         }
     }
 }
@@ -235,6 +238,7 @@ pub const KEYS: &[Key] = &[
     key("server.max_connections", whole(1, 65_536), "connections", "4096", "open at once; more wait in the backlog of the listener"),
     key("server.drain_ms", whole(0, HOUR), "ms", "10000", "longest time that a stop waits for accepted work"),
     key("server.foreign_deadlines", Kind::Switch, "", "false", "grpc-timeout, connect-timeout-ms, x-envoy-expected-rq-timeout-ms count too"),
+    key("server.burn", Kind::Classes, "", "none", "classes whose work keeps a processor busy for its time; that of the others sleeps"),
     key("server.vocabulary", Kind::Path, "", "none", "TOML file with the service's own words for its refusals, said beside the contract's; relative to the profile's directory"),
     key("observe.admin", Kind::Switch, "", "false", "GET /admin/admission on the main listener too"),
     key("observe.tenant_log", Kind::Path, "", "none", "directory of sampled logs that name tenants, JSON lines, a file an hour; relative to the working directory"),

@@ -116,6 +116,7 @@ fn a_wrong_value_of_any_key_is_named_with_its_line_key_value_and_limit() {
             Kind::Tenant => wrong.extend(["\"\"", "\"caf\u{e9}\""].map(str::to_owned)),
             Kind::Path => wrong.extend(["\"\"", "[1]"].map(str::to_owned)),
             Kind::Tiers => wrong.extend(["\"critical\"", "[\"critcal\"]", "true"].map(str::to_owned)),
+            Kind::Classes => wrong.extend(["\"lint\"", "[\"No Class\"]", "true"].map(str::to_owned)),
         }
         wrong.extend(bounds(key).into_iter().flat_map(|(.., outside)| outside));
         for value in wrong {

@@ -105,6 +105,12 @@ async fn malformed_contract_fields_are_as_if_absent() {
         ("overload-deadline-ms", "999999999999999"),
         ("overload-attempt", "x"),
         ("overload-cost-ms", "-1"),
+        // In range or not, what a caller says of its cost is held to what was measured, and its patience to the longest deadline.
+        ("overload-cost-ms", "0"),
+        ("overload-cost-ms", "1000000000"),
+        ("overload-cost-ms", "1e9"),
+        ("overload-deadline-ms", "1000000000000000"),
+        ("overload-deadline-ms", "1e15"),
         ("overload-task-class", "No Class!"),
         ("overload-tenant", "unquoted"),
     ] {
@@ -124,6 +130,7 @@ async fn malformed_contract_fields_are_as_if_absent() {
             "{length} bytes"
         );
     }
+    peer.until_empty().await;
     peer.stop().await;
 }
 

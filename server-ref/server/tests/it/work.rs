@@ -32,6 +32,50 @@ async fn work_without_a_duration_takes_what_its_class_takes() {
     peer.stop().await;
 }
 
+/// Processor time of this process so far, in ticks of 10 ms.
+fn processor_ticks() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
+
+#[tokio::test]
+async fn work_of_a_class_that_burns_uses_a_processor_and_that_of_others_does_not() {
+    let peer = Peer::start(
+        json!({"server": {"burn": ["t"]}, "classes": {"t": {"mean_ms": 200}, "u": {"mean_ms": 200}}}),
+    )
+    .await;
+    let mut spent = Vec::new();
+    for class in ["t", "u"] {
+        let before = processor_ticks();
+        let answer = send(peer.post("/v1/work", &json!({"class": class, "duration_ms": 300}))).await;
+        assert_eq!(answer.status, 200);
+        spent.push(
+            processor_ticks()
+                .zip(before)
+                .map(|(after, before)| after - before),
+        );
+    }
+    // Where there is no /proc, that it ends is all that is seen.
+    if let [Some(burnt), Some(slept)] = spent[..] {
+        assert!(burnt >= 15 && slept <= burnt / 2, "{burnt} and {slept} ticks");
+    }
+    peer.until_empty().await;
+    peer.stop().await;
+}
+
+#[test]
+fn a_class_that_is_to_burn_must_be_one_of_the_profile() {
+    let profile = json!({"server": {"burn": ["nope"]}, "classes": {"t": {"mean_ms": 20}}});
+    let error = holdoff_server::ServerConfig::from_json(&profile)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        r#"server.burn is "nope"; it must be a list of names that are under classes"#
+    );
+}
+
 #[tokio::test]
 async fn work_without_a_body_takes_its_class_from_the_head() {
     let peer = Peer::start(json!({})).await;
