@@ -1,7 +1,7 @@
 //! Picks the cases, runs them one after another or side by side, and puts a time limit around each.
 //!
 //! A case that measures time runs alone: two of them on one machine would blame the program under test for the
-//! other's load. A case that hangs costs its own limit and no more; one in which the machine stood still is played again ([`crate::still`]).
+//! other's load. A case that hangs costs its own limit and no more; one in which the machine stood still is played again (module `still`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
