@@ -23,7 +23,7 @@ export class Client {
     for (let attempt = 1; ; attempt++) {
       let response, received;
       try {
-        response = await this.send(request, attempt, left());
+        response = await this.send(request, Math.max(attempt, request.incoming?.attempt ?? 1), left());
         received = performance.now();
         await response.arrayBuffer(); // so that the connection can be used again
       } catch (error) {
@@ -38,11 +38,12 @@ export class Client {
       const growth = 2 ** (attempt - 1);
       const backoff = Math.min(20_000, this.policy.backoff_base_ms * growth);
       const low = Math.max(hint.delay || backoff / 2, 50);
-      const own = low + Math.max(1000, Math.min(5000, (hint.delay / 2) * growth));
+      const own = low + Math.min(5000, Math.max(hint.rounded ? 1000 : 50, (hint.delay / 2) * growth)); // see CONTRACT 5
       const high = hint.delay ? (hint.most ? Math.max(hint.most, low + 50) : own) : Math.max(backoff, low);
       const stop = hint.retry === "no" ? "retry_forbidden"
         : !safe && hint.applied !== "no" ? "not_safe"
         : attempt >= this.policy.max_attempts ? "attempts_exhausted"
+        : request.incoming && !request.incoming.retry ? "upstream_retries"
         : hint.delay > this.policy.hint_cap_ms ? "hint_too_long"
         : low + 10 >= left() ? "deadline_before_hint" : null;
       if (stop) return { ...over, why: stop };
@@ -68,20 +69,23 @@ export class Client {
     const all = (name) => (headers.get(name) ?? "").split(",").map((text) => number(text.trim()));
     const fine = Math.max(number(signal.after), ...all("retry-after-ms"));
     const coarse = Math.max(...all("retry-after")) * 1000;
-    const delay = Math.min(86_400_000, !fine || coarse >= fine + 1000 ? coarse : fine);
+    const rounded = !fine || coarse >= fine + 1000;
+    const delay = Math.min(86_400_000, rounded ? coarse : fine);
     const most = number(signal.max) >= delay ? number(signal.max) : 0;
-    return { delay, most, retry: signal.retry ?? "after", applied: signal.applied ?? "maybe", code: signal.code };
+    return { delay, most, rounded, retry: signal.retry ?? "after", applied: signal.applied ?? "maybe", code: signal.code };
   }
 }
 
-// The protocol: one JSON object a line on stdin, one for each on stdout. Nothing below needs a change.
+// The protocol: one JSON object a line on stdin, one for each on stdout. Nothing below needs a change: `parse` (static),
+// `metrics` and `cancel` are handed to methods of `Client` of these names, where it has them (README.md, step 6).
 export async function serve(Kind) {
-  const clients = new Map();
+  const [clients, calls] = [new Map(), new Map()];
   const reply = (id, answer) => process.stdout.write(JSON.stringify({ id, ...answer }) + "\n");
-  const call = async ({ id, client, request }) => {
+  const call = async ({ id, client, request, incoming }) => {
+    calls.set(id, clients.get(client));
     const begun = performance.now();
     const failed = (error) => ({ kind: "error", why: "transport", message: String(error?.stack ?? error) });
-    const result = await clients.get(client).call(request).catch(failed);
+    const result = await clients.get(client).call({ ...request, incoming, id }).catch(failed);
     reply(id, { result: { ...result, elapsed_ms: Math.round(performance.now() - begun) } });
   };
   for await (const line of createInterface({ input: process.stdin })) {
@@ -93,7 +97,11 @@ export async function serve(Kind) {
       clients.set(command.client, new Kind(command));
       reply(command.id, { ok: true });
     } else if (command.cmd === "call") call(command);
-    else if (command.cmd === "stop") return reply(command.id, { ok: true });
+    else if (["parse", "metrics", "cancel"].includes(command.cmd)) {
+      const whose = { parse: Kind, metrics: clients.get(command.client), cancel: calls.get(command.call) }[command.cmd];
+      const answer = (it) => ({ ok: true, result: it[command.cmd](command) });
+      reply(command.id, whose?.[command.cmd] ? answer(whose) : { error: "unknown_command" });
+    } else if (command.cmd === "stop") return reply(command.id, { ok: true });
     else reply(command.id, { error: "unknown_command" });
   }
 }

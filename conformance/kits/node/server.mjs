@@ -75,6 +75,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   const about = { role: "server", implementation: { name: "node-server-kit", version: "1" } };
   const hello = { protocol: 1, contract_versions: [1], capabilities: App.capabilities, ...about };
   const answer = cmd === "hello" ? hello
+    // A metrics page of your server: add metrics_url: "http://127.0.0.1:PORT/metrics" beside url.
     : cmd === "start" ? { url: await start(new App(profile ?? {})) }
     : cmd === "stop" ? { ok: true } : { error: "unknown_command" };
   process.stdout.write(JSON.stringify({ id, ...answer }) + "\n", () => cmd === "stop" && process.exit(0));

@@ -85,6 +85,7 @@ def serve(app):
                 handler = type("Bound", (Handler,), {"app": app(command.get("profile") or {})})
                 listener = Listener(("127.0.0.1", 0), handler)
                 threading.Thread(target=listener.serve_forever, daemon=True).start()
+                # A metrics page of your server: add "metrics_url": "http://127.0.0.1:PORT/metrics" to this answer.
                 answer = {"url": f"http://127.0.0.1:{listener.server_port}"}
             case "stop":
                 answer = {"ok": True}

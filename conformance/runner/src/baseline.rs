@@ -91,7 +91,7 @@ impl Day {
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
     /// Not TOML, a key that is not known, a value of the wrong type.
-    #[error("{0}")]
+    #[error(transparent)]
     Syntax(#[from] toml::de::Error),
     /// Another schema.
     #[error("schema is {0:?}; this runner reads {SCHEMA:?}")]

@@ -101,6 +101,11 @@ pub struct Case {
     pub title: String,
     /// The requirement ids that it speaks for; never empty.
     pub requirements: Vec<String>,
+    /// Those of them that the case can show broken and cannot show held: it sees that something is not done where it must not
+    /// be, and a program that never does it looks the same. A pass says nothing about them.
+    pub limits_only: Vec<String>,
+    /// Those of them that only the metrics page shows; where none can be read, a pass says nothing about them.
+    pub metrics_show: Vec<String>,
     /// How much a failure weighs; MUST by default.
     pub level: Level,
     /// Capabilities that the program must declare in `hello`; without them the case is not applicable.
@@ -138,6 +143,10 @@ struct RawCase {
     id: String,
     title: String,
     requirements: Vec<String>,
+    #[serde(default)]
+    limits_only: Vec<String>,
+    #[serde(default)]
+    metrics_show: Vec<String>,
     #[serde(default)]
     level: Level,
     #[serde(default)]
@@ -322,6 +331,16 @@ fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, 
     if let Some(unknown) = raw.requirements.iter().find(|id| requirements.get(id).is_none()) {
         return Err(format!("requirement {unknown:?} is not in requirements.toml"));
     }
+    for (key, ids) in [
+        ("limits_only", &raw.limits_only),
+        ("metrics_show", &raw.metrics_show),
+    ] {
+        if let Some(other) = ids.iter().find(|id| !raw.requirements.contains(id)) {
+            return Err(format!(
+                "{key} names {other:?}, which is not among the requirements of the case"
+            ));
+        }
+    }
     if !(1..=MAX_LIMIT_MS).contains(&raw.limit_ms) {
         return Err(format!(
             "limit_ms is {}; allowed are 1 to {MAX_LIMIT_MS}",
@@ -345,6 +364,8 @@ fn check(raw: RawCase, file: &str, requirements: &Requirements) -> Result<Case, 
         id: raw.id,
         title: raw.title,
         requirements: raw.requirements,
+        limits_only: raw.limits_only,
+        metrics_show: raw.metrics_show,
         level: raw.level,
         needs,
         source: raw.source,

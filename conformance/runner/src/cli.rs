@@ -149,8 +149,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// Only cases whose id contains this, or that speak for this requirement id; may be repeated. One that matches nothing
-    /// ends the run with exit code 3
+    /// Only the case or vector of this id; else those whose id contains this, or that speak for this requirement id; may be
+    /// repeated. One that matches nothing ends the run with exit code 3
     #[arg(long, value_name = "TEXT", value_parser = check::part)]
     filter: Vec<String>,
     /// Only cases that speak for this profile
@@ -182,7 +182,7 @@ struct Common {
     /// How many cases that measure no time run side by side, 1 to 64
     #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_parser = check::whole(1..=run::MAX_JOBS))]
     jobs: usize,
-    /// Cases from this directory instead of the built-in ones
+    /// Cases from this directory instead of the built-in ones, and no hint vector
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
 }

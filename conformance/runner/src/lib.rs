@@ -16,6 +16,7 @@
 
 pub mod adapter;
 pub mod baseline;
+pub mod capability;
 pub mod case;
 pub mod cli;
 pub mod client_drive;
@@ -39,3 +40,4 @@ pub mod survey;
 pub mod trace;
 pub mod vector;
 pub mod verdict;
+pub(crate) mod words;

@@ -92,6 +92,9 @@ fn tell(out: &mut String, report: &CaseReport, rules: impl Iterator<Item = Strin
 /// The end of a run: verdicts counted, requirements tested or not, and the conclusion.
 pub fn summary(report: &RunReport) -> String {
     let mut out = String::from("\n");
+    for warning in &report.warnings {
+        let _ = writeln!(out, "warning: {warning}");
+    }
     for (title, wanted) in [
         ("failed", RequirementState::Fail),
         ("broken run", RequirementState::HarnessError),

@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::adapter::Implementation;
 use crate::case::Level;
 use crate::verdict::{Check, Measured, Verdict};
+use crate::words;
+
+/// The longest line that says why a case did not pass; the whole is in what explains it.
+const MAX_SHORT: usize = 240;
 
 /// The schema that a JSON report names.
 pub const SCHEMA: &str = "overload-report/1";
@@ -93,6 +97,12 @@ pub struct RunReport {
     /// Present where the run was stopped before its end: what is in the report is what it had judged by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
+    /// Cases that were selected and not played, since `--fail-fast` ended the run before them.
+    #[serde(default, skip_serializing_if = "is_none_left")]
+    pub left_out: usize,
+    /// What may make the run say less than was meant: a capability that no case knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Cases by verdict, under [`Verdict::key`].
     pub summary: BTreeMap<String, usize>,
     /// What the run as a whole says.
@@ -103,7 +113,17 @@ pub struct RunReport {
     pub requirements: Vec<RequirementLine>,
 }
 
+fn is_none_left(count: &usize) -> bool {
+    *count == 0
+}
+
 impl CaseReport {
+    /// True where the baseline takes the case out of the score although it is a MUST that did not hold.
+    pub fn is_excused_must(&self) -> bool {
+        let known = matches!(self.verdict, Verdict::KnownFail | Verdict::KnownFlaky);
+        self.scored && known && self.level == Level::Must
+    }
+
     /// What the case says about one of its requirements. A case that found which of them are broken does not blame the rest.
     pub fn verdict_on(&self, requirement: &str) -> Verdict {
         let spared = match self.verdict {
@@ -134,11 +154,12 @@ impl CaseReport {
     /// Why the case did not pass, in one line.
     pub fn in_short(&self) -> String {
         let check = self.checks.iter().find(|check| !check.ok);
-        match (&self.reason, check) {
+        let text = match (&self.reason, check) {
             (Some(reason), _) => reason.lines().next().unwrap_or_default().to_owned(),
             (None, Some(check)) => format!("{}: expected {}, saw {}", check.name, check.expected, check.seen),
             (None, None) => self.title.clone(),
-        }
+        };
+        words::short(&text, MAX_SHORT)
     }
 }
 
@@ -153,18 +174,55 @@ impl RunReport {
 
     /// True when a filter, a shard or the end of the run left cases out.
     pub fn partial(&self) -> bool {
-        !self.filters.is_empty() || self.shard.is_some() || self.interrupted.is_some()
+        !self.filters.is_empty() || self.shard.is_some() || self.interrupted.is_some() || self.left_out > 0
     }
 
-    /// The conclusion in words; for a run that was stopped, by what and how far it had got.
+    /// How many MUST cases the baseline excuses.
+    pub fn excused(&self) -> usize {
+        self.cases.iter().filter(|case| case.is_excused_must()).count()
+    }
+
+    /// How many requirements came out so.
+    pub fn count(&self, state: RequirementState) -> usize {
+        self.requirements
+            .iter()
+            .filter(|line| line.state == state)
+            .count()
+    }
+
+    /// The conclusion in words, with what it leaves open; for a run that was stopped, by what and how far it had got.
     pub fn words(&self) -> String {
-        match self.interrupted {
-            None => self.conclusion.words().to_owned(),
-            Some(Interrupted { by, selected }) => format!(
-                "interrupted by {by} with {} of {selected} cases judged: no conclusion",
-                self.cases.len()
-            ),
+        let mut words = match (self.interrupted, self.conclusion) {
+            (Some(Interrupted { by, selected }), _) => {
+                let judged = self.cases.len();
+                return format!(
+                    "interrupted by {by} with {judged} of {selected} cases judged: no conclusion"
+                );
+            }
+            (None, Conclusion::KnownFailures) => {
+                let known = self.excused();
+                format!("conformant but for {known} known: a baseline that excuses a MUST claims no profile")
+            }
+            (None, conclusion) => conclusion.words().to_owned(),
+        };
+        if matches!(
+            self.conclusion,
+            Conclusion::HarnessError | Conclusion::NothingVerified
+        ) {
+            return words;
         }
+        let not_tested = self.count(RequirementState::NotTested);
+        if self.partial() {
+            words.push_str("; only a part of the cases was played");
+        } else if not_tested > 0 {
+            let were = if not_tested == 1 {
+                "requirement was"
+            } else {
+                "requirements were"
+            };
+            words.push_str(&format!("; {not_tested} {were} not tested"));
+        }
+        words
     }
 
     /// The exit code of the run: that of the conclusion, or of the signal that stopped it.
@@ -228,6 +286,8 @@ impl std::fmt::Display for Signal {
 pub enum Conclusion {
     /// Something was verified and nothing failed.
     Conformant,
+    /// The same but for a MUST that the baseline excuses: good enough for a gate, and no claim.
+    KnownFailures,
     /// Something failed, could not be set up or could not be seen, or the baseline is stale.
     NotConformant,
     /// The runner itself failed in a case.
@@ -260,6 +320,7 @@ impl Conclusion {
     pub fn words(self) -> &'static str {
         match self {
             Conclusion::Conformant => "conformant: every MUST that was tested held",
+            Conclusion::KnownFailures => "conformant but for what the baseline excuses",
             Conclusion::NotConformant => "NOT conformant",
             Conclusion::HarnessError => "no conclusion: the runner itself failed in a case",
             Conclusion::NothingVerified => "nothing was verified",
@@ -267,11 +328,11 @@ impl Conclusion {
         }
     }
 
-    /// The exit code: 0 conformant, 1 not conformant, 2 harness error, 3 nothing verified, 130 interrupted
+    /// The exit code: 0 conformant, also but for what the baseline excuses, 1 not conformant, 2 harness error, 3 nothing verified, 130 interrupted
     /// ([`RunReport::exit_code`] knows by what).
     pub fn exit_code(self) -> u8 {
         match self {
-            Conclusion::Conformant => 0,
+            Conclusion::Conformant | Conclusion::KnownFailures => 0,
             Conclusion::NotConformant => 1,
             Conclusion::HarnessError => 2,
             Conclusion::NothingVerified => 3,
@@ -401,6 +462,9 @@ mod tests {
             1
         );
         assert_eq!(Conclusion::of([Verdict::Pass, Verdict::KnownFail]).exit_code(), 0);
+        for known in [Verdict::KnownFail, Verdict::KnownFlaky] {
+            assert_eq!(Conclusion::of([known]).exit_code(), 3, "{known:?} alone");
+        }
         assert_eq!(Conclusion::of([Verdict::Info]).exit_code(), 3);
     }
 
@@ -424,3 +488,6 @@ mod tests {
         );
     }
 }
+
+#[cfg(test)]
+mod shapes;

@@ -1,7 +1,7 @@
 //! Picks the cases, runs them one after another or side by side, and puts a time limit around each.
 //!
 //! A case that measures time runs alone: two of them on one machine would blame the program under test for the
-//! other's load. A case that hangs costs its own limit and no more; one in which the machine stood still is played again ([`crate::still`]).
+//! other's load. A case that hangs costs its own limit and no more; one in which the machine stood still is played again (module `still`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::relay_drive;
 use crate::report::CaseReport;
 use crate::requirement::Requirements;
 use crate::score::Scoring;
-use crate::select::Selection;
+use crate::select::{Selection, VECTOR};
 use crate::server_drive::{self, ServerTarget};
 use crate::still;
 use crate::vector::{self, Vector, Vectors};
@@ -112,6 +112,17 @@ impl Target {
         }
     }
 
+    /// True for a running server whose metrics nobody told us.
+    fn is_blind(&self) -> bool {
+        matches!(
+            self,
+            Target::Server(ServerTarget::Url {
+                metrics_url: None,
+                ..
+            })
+        )
+    }
+
     /// Ends whatever was started.
     pub async fn stop(&self) {
         if let Some(pool) = self.pool() {
@@ -157,7 +168,7 @@ fn selected_vectors<'a>(
     let named = vectors
         .vectors
         .iter()
-        .map(|vector| (format!("vector/{}", vector.id), vector));
+        .map(|vector| (format!("{VECTOR}{}", vector.id), vector));
     let takes = |(id, vector): &(String, &Vector)| selection.takes(id, &vector.req, requirements);
     selection.part(named.filter(takes).collect())
 }
@@ -207,6 +218,10 @@ pub fn failed(report: &CaseReport) -> bool {
 
 async fn run_case(case: &Case, target: &Target, context: &RunContext, selection: &Selection) -> CaseReport {
     let started = clock::now();
+    let mut unseen: BTreeSet<String> = case.limits_only.iter().cloned().collect();
+    if target.is_blind() {
+        unseen.extend(case.metrics_show.iter().cloned());
+    }
     let outcome = match applicable(case, target).await {
         Err(not_run) => Err(not_run),
         Ok(()) => {
@@ -222,6 +237,7 @@ async fn run_case(case: &Case, target: &Target, context: &RunContext, selection:
         title: case.title.clone(),
         requirements: case.requirements.clone(),
         level: case.level,
+        unseen,
         elapsed_ms: millis(elapsed),
         ..blank(&case.id, selection)
     };
@@ -292,6 +308,10 @@ async fn applicable(case: &Case, target: &Target) -> Result<(), NotRun> {
     if let Some(why) = &case.excluded {
         return Err(NotRun::Excluded(why.clone()));
     }
+    if target.is_blind() && case.requirements.iter().all(|id| case.metrics_show.contains(id)) {
+        let why = "needs the metrics page; no --metrics-url was given";
+        return Err(NotRun::NotApplicable(why.to_owned()));
+    }
     let Some(pool) = target.pool() else {
         return match case.needs.first() {
             None => Ok(()),
@@ -332,7 +352,7 @@ fn fill(mut report: CaseReport, outcome: Outcome, scoring: &Scoring) -> CaseRepo
                 report.reason = Some("the case made no check at all".to_owned());
             }
             report.checks = findings.checks;
-            report.unseen = findings.unseen;
+            report.unseen.extend(findings.unseen);
             report.unseen.retain(|id| report.requirements.contains(id));
             report.timeline = findings.timeline;
             report.measured = findings.measured;
@@ -344,6 +364,7 @@ fn fill(mut report: CaseReport, outcome: Outcome, scoring: &Scoring) -> CaseRepo
                 report.verdict = Verdict::Warn;
             }
             report.reason = Some(not_run.to_string());
+            report.unseen.clear();
         }
     }
     scoring.settle(&mut report, &record);

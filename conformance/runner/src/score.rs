@@ -93,10 +93,28 @@ pub fn by_requirement(
         .collect()
 }
 
+/// Of what a run says about requirements, that which bears on the claim: rows that `belongs` takes in, and others only where
+/// something was seen of them. A client that speaks no gRPC leaves nothing of `client-core` open.
+pub fn of_the_claim(
+    mut lines: Vec<RequirementLine>,
+    requirements: &Requirements,
+    belongs: impl Fn(&Requirement) -> bool,
+) -> Vec<RequirementLine> {
+    lines.retain(|line| {
+        line.state != RequirementState::NotTested || requirements.get(&line.id).is_some_and(&belongs)
+    });
+    lines
+}
+
 /// The conclusion of a run, from the cases that are scored.
 pub fn conclude(reports: &[CaseReport]) -> Conclusion {
     let scored = reports.iter().filter(|report| report.scored);
-    Conclusion::of(scored.map(|report| report.verdict))
+    match Conclusion::of(scored.map(|report| report.verdict)) {
+        Conclusion::Conformant if reports.iter().any(CaseReport::is_excused_must) => {
+            Conclusion::KnownFailures
+        }
+        conclusion => conclusion,
+    }
 }
 
 #[cfg(test)]
@@ -153,6 +171,38 @@ mod tests {
             by_requirement(&requirements, &later, |_| false)[0].state,
             RequirementState::NotTested
         );
+    }
+
+    #[test]
+    fn a_row_of_another_claim_is_there_only_where_something_was_seen_of_it() {
+        let requirements = Requirements::load_embedded().unwrap();
+        let client_core = |requirement: &Requirement| requirement.id == "CLI-06";
+        let ids = |verdict| -> Vec<String> {
+            let mut one = report("one", verdict);
+            one.requirements.push("GRP-07".to_owned());
+            let lines = by_requirement(&requirements, &[one], client_core);
+            let lines = of_the_claim(lines, &requirements, client_core);
+            lines.into_iter().map(|line| line.id).collect()
+        };
+        assert_eq!(ids(Verdict::NotApplicable), ["CLI-06"]);
+        assert_eq!(ids(Verdict::Fail).len(), 2);
+    }
+
+    #[test]
+    fn a_baseline_that_excuses_a_must_is_no_conformance_and_one_that_excuses_a_should_is() {
+        let pass = || report("one", Verdict::Pass);
+        for known in [Verdict::KnownFail, Verdict::KnownFlaky] {
+            let mut reports = [pass(), report("two", known)];
+            assert_eq!(conclude(&reports), Conclusion::KnownFailures);
+            assert_eq!(conclude(&reports).exit_code(), 0);
+            // Alone it verifies nothing, and beside a failure it does not matter.
+            assert_eq!(conclude(&reports[1..]), Conclusion::NothingVerified);
+            reports[0].verdict = Verdict::Fail;
+            assert_eq!(conclude(&reports), Conclusion::NotConformant);
+            reports[0].verdict = Verdict::Pass;
+            reports[1].level = Level::Should;
+            assert_eq!(conclude(&reports), Conclusion::Conformant);
+        }
     }
 
     #[test]

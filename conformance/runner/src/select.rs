@@ -102,10 +102,14 @@ impl FromStr for Shard {
     }
 }
 
+/// What the id of a vector has before the vector's own name.
+pub const VECTOR: &str = "vector/";
+
 /// Which cases run, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Whole case ids, parts of case ids, or whole requirement ids; a case matches any of them. Empty: all.
+    /// Whole case ids, a vector's with or without `vector/`, parts of case ids, or whole requirement ids; a case matches any of
+    /// them. Empty: all.
     pub filters: Vec<String>,
     /// Those filters that are the whole id of a case, and therefore match only that one.
     pub exact: Vec<String>,
@@ -127,7 +131,8 @@ impl Selection {
     /// True when the selection takes in a case with this id and these requirements.
     pub fn takes(&self, id: &str, speaks_for: &[String], requirements: &Requirements) -> bool {
         let part = |filter: &String| id.contains(filter.as_str()) && !self.exact.contains(filter);
-        let names = |filter: &String| id == filter || speaks_for.contains(filter) || part(filter);
+        let is = |filter: &String| id == filter || id.strip_prefix(VECTOR) == Some(filter.as_str());
+        let names = |filter: &String| is(filter) || speaks_for.contains(filter) || part(filter);
         let named = self.filters.is_empty() || self.filters.iter().any(names);
         let profiled = self.profile.is_none_or(|profile| {
             speaks_for
@@ -180,6 +185,15 @@ mod tests {
             "stop-retry-no",
             &["stop-retry-no"],
             "stop-retry-no-in-body-only"
+        ));
+        assert!(taken("ra-zero", &["ra-zero"], "vector/ra-zero"));
+        assert!(taken("vector/ra-zero", &["vector/ra-zero"], "vector/ra-zero"));
+        assert!(!taken("ra-zero", &["ra-zero"], "vector/ra-zero-in-body"));
+        // A vector and a case whose name it begins: the one that was named.
+        assert!(!taken(
+            "window-whole-second",
+            &["window-whole-second"],
+            "window-whole-seconds"
         ));
     }
 

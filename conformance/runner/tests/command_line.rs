@@ -139,6 +139,21 @@ fn a_url_with_a_path_is_the_base_of_what_is_asked() {
 }
 
 #[test]
+fn what_only_a_metrics_page_shows_is_not_tested_where_none_was_named() {
+    let url = answers_422_below("/");
+    let args = ["server", "--url", url.trim_end_matches('/'), "--filter", "SEC-03"];
+    refused(
+        &args,
+        3,
+        &[
+            "SRQ-07-class-labels-stay-bounded",
+            "no --metrics-url was given",
+            "nothing was verified",
+        ],
+    );
+}
+
+#[test]
 fn a_server_run_without_a_target_names_both_ways_to_give_one() {
     refused(&["server"], 2, &["--adapter <CMD>", "--url <URL>"]);
     let both = ["server", "--adapter", "true", "--url", "http://127.0.0.1:1"];
@@ -365,4 +380,94 @@ fn a_profile_of_another_role_is_refused_instead_of_called_conformant() {
         assert_eq!(output.status.code(), Some(2), "{mode} {profile}: {said}");
         assert!(said.contains("is judged by"), "{said}");
     }
+}
+
+/// A wire log of a real run of a client.
+const LOG: &str = include_str!("../src/client_drive/recorded/stop-retry-no.honest.jsonl");
+
+#[test]
+fn a_wire_log_that_was_cut_is_refused_and_one_of_a_server_is_named() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("log.jsonl");
+    let path = file.display().to_string();
+    let write = |text: &str| std::fs::write(&file, text).expect("written");
+    write(LOG);
+    assert_eq!(runner(&["rejudge", &path]).code, Some(0));
+    let lines: Vec<&str> = LOG.lines().collect();
+    for kept in [2, lines.len() - 1] {
+        write(&lines[..kept].join("\n"));
+        let missing = format!("after line {kept} the last line is missing");
+        refused(
+            &["rejudge", &path],
+            2,
+            &["log.jsonl", "stop-retry-no is cut", &missing, "`end`"],
+        );
+    }
+    write("{\"event\":\"case\",\"schema\":\"overload-wire/1\",\"slack_us\":250000}\n");
+    refused(
+        &["rejudge", &path],
+        2,
+        &[
+            "the log of a server or a relay",
+            "only a client's can be judged again",
+        ],
+    );
+}
+
+#[test]
+fn a_baseline_that_is_no_toml_is_said_once() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("baseline.toml");
+    std::fs::write(&file, "schema = \"overload-baseline/1\"\n[[known]\n").expect("written");
+    let path = file.display().to_string();
+    let args = [
+        "client",
+        "--adapter",
+        "true",
+        "--filter",
+        "stop-retry-no",
+        "--baseline",
+        &path,
+    ];
+    let ran = runner(&args);
+    assert_eq!(ran.code, Some(2), "{}", ran.text);
+    assert_eq!(ran.text.matches("TOML parse error").count(), 1, "{}", ran.text);
+}
+
+const OWN_CASES: &str = "schema: overload-cases/1
+cases:
+  - id: mine
+    title: Mine.
+    requirements: [CLI-06]
+    client:
+      calls:
+        - script: [{status: 200}]
+          expect: {requests: 1, result: {kind: response, status: 200}}
+";
+
+#[test]
+fn cases_of_ones_own_replace_the_built_in_ones_and_the_vectors_and_know_the_words_of_a_reply() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("mine.yaml");
+    let cases = dir.path().display().to_string();
+    let (adapter, mark) = marks(&dir);
+    std::fs::write(&file, OWN_CASES).expect("written");
+    // Where the vectors were still there, this would be found among them.
+    let client = [
+        "client",
+        "--adapter",
+        &adapter,
+        "--cases",
+        &cases,
+        "--filter",
+        "vector/ra-zero",
+    ];
+    refused(&client, 3, &["--filter vector/ra-zero"]);
+    let vectors = ["vectors", "--adapter", &adapter, "--cases", &cases];
+    refused(&vectors, 2, &["--cases", "built-in hint vectors"]);
+    let banana = OWN_CASES.replace("{kind: response, status: 200}", "{kind: overloaded, why: banana}");
+    std::fs::write(&file, banana).expect("written");
+    let words = ["mine.yaml", "case mine", "why is \"banana\"", "hint_too_long"];
+    refused(&client, 2, &words);
+    assert!(!mark.exists(), "the adapter was started all the same");
 }

@@ -261,6 +261,132 @@ fn a_baseline_turns_what_is_known_green_and_what_holds_again_red() {
     assert!(String::from_utf8_lossy(&unknown.output.stderr).contains("no-such-case"));
 }
 
+/// A run of the example client with these options, and its report.
+fn filtered(fault: &str, more: &[&str]) -> (Output, Value) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.json");
+    let adapter = tiny_client(fault);
+    let path = file.display().to_string();
+    let mut args = vec!["client", "--adapter", &adapter, "--seed", "7", "--report", &path];
+    args.extend(more);
+    let output = runner(&args);
+    let report = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    (output, report)
+}
+
+fn state(report: &Value, id: &str) -> Value {
+    let all = report["requirements"].as_array().unwrap();
+    all.iter().find(|line| line["id"] == id).unwrap()["state"].clone()
+}
+
+#[test]
+fn a_run_of_nothing_but_what_is_known_to_fail_verifies_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("baseline.toml");
+    for (kind, verdict) in [("fail", "known_fail"), ("flaky", "known_flaky")] {
+        let text = format!(
+            "schema = \"overload-baseline/1\"\n[[known]]\ncase = \"stop-retry-no\"\nkind = \"{kind}\"\nreason = \"tracked as #12\"\nexpires = {}\n",
+            tomorrow()
+        );
+        std::fs::write(&file, text).unwrap();
+        let path = file.display().to_string();
+        let alone = ["--filter", "stop-retry-no", "--baseline", &path];
+        let (output, report) = filtered("ignore-no", &alone);
+        assert_eq!(case(&report, "stop-retry-no")["verdict"], verdict);
+        assert_eq!(report["conclusion"], "nothing_verified");
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let beside = [&alone[..], &["--filter", "stop-over-cap"]].concat();
+        let (output, report) = filtered("ignore-no", &beside);
+        assert_eq!(report["conclusion"], "known_failures");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let last = said.lines().last().unwrap();
+        assert!(
+            last.starts_with("conformant but for 1 known: a baseline that excuses a MUST claims no profile"),
+            "{last}"
+        );
+    }
+}
+
+#[test]
+fn a_vector_is_picked_by_its_own_name_as_well() {
+    for name in ["ra-zero", "window-whole-second"] {
+        let (_, report) = filtered("none", &["--filter", name]);
+        let cases = report["cases"].as_array().unwrap();
+        assert_eq!(cases.len(), 1, "{name}: {cases:?}");
+        assert_eq!(cases[0]["id"], format!("vector/{name}"));
+    }
+}
+
+#[test]
+fn a_case_that_shows_only_that_too_much_is_not_done_holds_no_requirement() {
+    let (output, report) = filtered("none", &["--filter", "holdoff-none-for-a-bare-429"]);
+    assert_eq!(
+        case(&report, "holdoff-none-for-a-bare-429")["verdict"],
+        "pass",
+        "{output:?}"
+    );
+    assert_eq!(
+        case(&report, "holdoff-none-for-a-bare-429")["unseen"][0],
+        "CLI-15"
+    );
+    assert_eq!(state(&report, "CLI-15"), "not_tested");
+}
+
+#[test]
+fn a_run_that_stopped_at_the_first_failure_says_that_it_is_a_part() {
+    let (output, report) = filtered("ignore-no", &["--profile", "client-core", "--fail-fast"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(report["left_out"].as_u64().unwrap() > 0);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.lines()
+            .last()
+            .unwrap()
+            .ends_with("only a part of the cases was played"),
+        "{said}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_capability_that_no_case_knows_is_warned_of_with_the_nearest_one() {
+    let script = r#"while IFS= read -r line; do
+        id=${line#*\"id\":\"}; id=${id%%\"*}
+        case $line in
+            *'"hello"'*) echo "{\"id\":\"$id\",\"protocol\":1,\"role\":\"client\",\"implementation\":{\"name\":\"sh\",\"version\":\"1\",\"configuration\":\"none\"},\"contract_versions\":[1],\"capabilities\":[\"deadline\",\"hold_of\"]}" ;;
+            *'"stop"'*) echo "{\"id\":\"$id\",\"ok\":true}"; exit 0 ;;
+            *) echo "{\"id\":\"$id\",\"error\":\"unknown_command\"}" ;;
+        esac
+    done"#;
+    let dir = tempfile::tempdir().unwrap();
+    let (program, file) = (dir.path().join("adapter.sh"), dir.path().join("report.json"));
+    std::fs::write(&program, script).unwrap();
+    let (adapter, path) = (format!("sh {}", program.display()), file.display().to_string());
+    let args = [
+        "client",
+        "--adapter",
+        &adapter,
+        "--filter",
+        "ra-zero",
+        "--report",
+        &path,
+    ];
+    let output = runner(&args);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let words =
+        "the adapter declares the capability \"hold_of\", which no case knows; did you mean \"hold_off\"?";
+    assert!(
+        said.contains(words) && said.matches("warning").count() == 1,
+        "{said}"
+    );
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(report["warnings"][0], words);
+    let schema: Value = serde_json::from_str(include_str!("../report.schema.json")).unwrap();
+    assert!(jsonschema::is_valid(&schema, &report));
+    assert_eq!(report["implementation"]["configuration"], "none");
+}
+
 /// A date that is not past for as long as the test runs.
 fn tomorrow() -> String {
     let day =

@@ -1,5 +1,7 @@
 //! The loader: what loads, and what is refused with which words.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 const CASE: &str = "
@@ -61,6 +63,48 @@ fn a_case_for_nothing_or_for_both_sides_or_without_a_second_witness_is_refused()
     assert!(error_of(&CASE.replace("requests: 1", "requests: 0")).contains("need a `why`"));
     assert!(error_of(&CASE.replace("    client:", "    limit_ms: 0\n    client:")).contains("limit_ms is 0"));
     assert!(error_of(&CASE.replace("cases/1", "cases/2")).contains("overload-cases/2"));
+}
+
+#[test]
+fn a_word_that_no_reply_may_carry_is_refused_with_those_that_it_may() {
+    let with = |words: &str| error_of(&CASE.replace("{kind: response}", words));
+    for (words, key, bad) in [
+        ("{kind: overloaded, why: banana}", "why", "banana"),
+        ("{kind: overloaded, why: [held_off, banana]}", "why", "banana"),
+        ("{kind: banana}", "kind", "banana"),
+        ("{kind: overloaded, retry: never}", "retry", "never"),
+        ("{kind: overloaded, applied: yes}", "applied", "yes"),
+    ] {
+        let error = with(words);
+        assert!(
+            error.contains(&format!("{key} is \"{bad}\"; allowed are ")),
+            "{words}: {error}"
+        );
+    }
+    assert!(with("{kind: overloaded, why: banana}").contains("hint_too_long"));
+    let shares = "{requests: 1, results: [{calls: 1, result: {kind: error, why: banana}}]}";
+    let error = error_of(&CASE.replace("{requests: 1, result: {kind: response}}", shares));
+    assert!(error.contains("banana"), "{error}");
+}
+
+#[test]
+fn a_mark_that_a_pass_says_nothing_about_a_requirement_names_one_of_the_case() {
+    for key in ["limits_only", "metrics_show"] {
+        let marked = |id: &str| CASE.replace("    client:", &format!("    {key}: [{id}]\n    client:"));
+        assert!(error_of(&marked("CLI-02")).contains(&format!("{key} names \"CLI-02\"")));
+        assert!(load([("f.yaml".to_owned(), marked("CLI-01"))]).is_ok());
+    }
+}
+
+#[test]
+fn every_requirement_that_a_case_can_only_show_broken_is_shown_held_by_another() {
+    let set = load_embedded().unwrap();
+    let marked: BTreeSet<&String> = set.cases.iter().flat_map(|case| &case.limits_only).collect();
+    assert!(!marked.is_empty());
+    for id in marked {
+        let shows = |case: &&Case| case.requirements.contains(id) && !case.limits_only.contains(id);
+        assert!(set.cases.iter().any(|case| shows(&case)), "{id}");
+    }
 }
 
 #[test]

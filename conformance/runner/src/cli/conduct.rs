@@ -6,17 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, anyhow};
 
 use super::progress::Progress;
-use super::{Common, Interrupt, Judged, load};
+use super::{Common, Interrupt, Judged, load, say};
 use crate::adapter::Implementation;
 use crate::baseline::Baseline;
 use crate::case::CaseSet;
 use crate::report::{CaseReport, Conclusion, Interrupted, RunReport};
 use crate::required::Required;
+use crate::requirement::Requirement;
 use crate::run::{self, RunContext, Target};
 use crate::score::{self, Scoring};
-use crate::select::Selection;
+use crate::select::{Selection, VECTOR};
 use crate::vector::Vectors;
-use crate::{clock, report, slack};
+use crate::{capability, clock, report, slack};
 
 /// How much of a run is told while it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,10 @@ pub(super) async fn conduct(
             judged.mode
         );
     }
+    anyhow::ensure!(
+        judged.mode != "vectors" || common.cases.is_none(),
+        "--cases: `vectors` judges the built-in hint vectors alone, and a directory of cases has none"
+    );
     let set = load(common.cases.as_ref())?;
     let vectors = Vectors::load_embedded(&set.requirements).map_err(|error| anyhow!(error))?;
     let seed = common.seed.unwrap_or_else(clock::fresh_seed);
@@ -54,7 +59,7 @@ pub(super) async fn conduct(
     let slack = slack::calibrate().await.context("loopback cannot be used")?;
     let ids = ids(&set, &vectors);
     let context = RunContext::new(seed, slack).with_scoring(scoring(common, &set, &ids)?);
-    let known = |filter: &&String| ids.contains(*filter) || ids.contains(&format!("vector/{filter}"));
+    let known = |filter: &&String| ids.contains(*filter) || ids.contains(&format!("{VECTOR}{filter}"));
     let selection = Selection {
         filters: common.filter.clone(),
         exact: common.filter.iter().filter(known).cloned().collect(),
@@ -65,15 +70,25 @@ pub(super) async fn conduct(
         seed,
         invocation: judged.invocation(),
     };
-    let implementation = match judged.target.pool() {
+    let hello = match judged.target.pool() {
         // A program may be compiled first, so that this may take long.
         Some(pool) => match interrupt.unless(pool.get()).await {
-            Ok(adapter) => Some(adapter?.hello().implementation.clone()),
+            Ok(adapter) => Some(adapter?.hello().clone()),
             Err(_) => None,
         },
         None => None,
     };
-    let with_vectors = matches!(judged.mode, "client" | "vectors");
+    let declared = hello.as_ref().map_or(&[][..], |hello| &hello.capabilities);
+    let warnings = capability::warnings(declared, &known_capabilities(common, &set)?);
+    if told == Told::Each {
+        for warning in &warnings {
+            say(
+                &mut std::io::stderr(),
+                &format!("holdoff-conformance: warning: {warning}\n"),
+            );
+        }
+    }
+    let with_vectors = with_vectors(judged, common);
     let cases = match judged.mode {
         "vectors" => 0,
         _ => run::count(&set, &judged.target, &selection),
@@ -115,17 +130,35 @@ pub(super) async fn conduct(
         &set,
         &context,
         reports.into_inner(),
-        implementation,
+        hello.map(|hello| hello.implementation),
         elapsed_ms,
     );
+    report.warnings = warnings;
+    let judged_by_then = report.cases.len();
     if let Some(by) = stopped {
         report.interrupted = Some(Interrupted {
             by,
             selected: cases + parsed,
         });
         report.conclusion = Conclusion::Interrupted;
+    } else {
+        report.left_out = (cases + parsed).saturating_sub(judged_by_then);
     }
     Ok(report)
+}
+
+/// Whether the hint vectors are among the cases: they are built in, and go with the built-in cases.
+fn with_vectors(judged: &Judged, common: &Common) -> bool {
+    matches!(judged.mode, "client" | "vectors") && common.cases.is_none()
+}
+
+/// What a program may declare: words of the built-in cases, and of one's own.
+fn known_capabilities(common: &Common, set: &CaseSet) -> anyhow::Result<BTreeSet<String>> {
+    let mut known = capability::known(set);
+    if common.cases.is_some() {
+        known.extend(capability::known(&load(None)?));
+    }
+    Ok(known)
 }
 
 /// The first filter that no case of the mode matches. A run without what it asks for would say less than it seems to.
@@ -141,9 +174,10 @@ pub(super) fn misspelt(judged: &Judged, common: &Common) -> anyhow::Result<Optio
             "vectors" => 0,
             _ => run::count(&set, &judged.target, &alone),
         };
-        let parsed = match judged.mode {
-            "client" | "vectors" => run::count_vectors(&vectors, &set.requirements, &alone),
-            _ => 0,
+        let parsed = if with_vectors(judged, common) {
+            run::count_vectors(&vectors, &set.requirements, &alone)
+        } else {
+            0
         };
         cases + parsed == 0
     };
@@ -155,7 +189,7 @@ fn ids(set: &CaseSet, vectors: &Vectors) -> BTreeSet<String> {
     let vectors = vectors
         .vectors
         .iter()
-        .map(|vector| format!("vector/{}", vector.id));
+        .map(|vector| format!("{VECTOR}{}", vector.id));
     set.cases
         .iter()
         .map(|case| case.id.clone())
@@ -200,6 +234,11 @@ fn assemble(
     for case in &cases {
         *summary.entry(case.verdict.key().to_owned()).or_insert(0) += 1;
     }
+    let belongs = |requirement: &Requirement| judged.belongs(requirement, common.profile);
+    let mut requirements = score::by_requirement(&set.requirements, &cases, belongs);
+    if common.profile.is_some() {
+        requirements = score::of_the_claim(requirements, &set.requirements, belongs);
+    }
     RunReport {
         schema: report::SCHEMA.to_owned(),
         contract_version: 1,
@@ -219,9 +258,11 @@ fn assemble(
         slack_ms: context.slack_ms(),
         elapsed_ms,
         interrupted: None,
+        left_out: 0,
+        warnings: Vec::new(),
         summary,
         conclusion: score::conclude(&cases),
-        requirements: score::by_requirement(&set.requirements, &cases, |r| judged.belongs(r, common.profile)),
+        requirements,
         cases,
     }
 }

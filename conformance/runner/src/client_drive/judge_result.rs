@@ -10,6 +10,7 @@ use super::spec::{Group, Left, ResultExpect};
 use crate::case::Range;
 use crate::still::Stills;
 use crate::verdict::Findings;
+use crate::words;
 
 /// Judges the replies of a group. Whatever else is expected, each reply must be there, and the attempts that it
 /// counts must be the requests that were seen.
@@ -209,7 +210,10 @@ fn judge_times(
                 };
                 let ok = fits(range, seen)
                     && said.is_some_and(|said| fits(range, Duration::from_millis(said + 1)));
-                (ok, format!("{} measured, {said:?} ms said", ms(seen)))
+                (
+                    ok,
+                    format!("{} measured, {} ms said", ms(seen), words::or_none(said)),
+                )
             },
         );
     }

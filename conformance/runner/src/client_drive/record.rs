@@ -149,7 +149,8 @@ pub(crate) fn lines(case: &str, played: &Played) -> Vec<Value> {
 ///
 /// # Errors
 /// A line is not one of a record of a client case, names a group beyond [`MAX_GROUPS`], or there are more than
-/// [`MAX_LINES`] lines.
+/// [`MAX_LINES`] lines; the first line does not say which case it is, or the last is not the end of the record. A log that was
+/// cut is no evidence against the program: what it lacks may have been there.
 pub(crate) fn read(text: &str, started: Instant) -> Result<(String, Played), String> {
     let at = |us: u64| started + Duration::from_micros(us);
     let mut played = Played {
@@ -161,11 +162,23 @@ pub(crate) fn read(text: &str, started: Instant) -> Result<(String, Played), Str
         metrics: None,
     };
     let mut case = None;
+    let (mut ended, mut count) = (false, 0);
     for (number, text) in text.lines().enumerate() {
         if number >= MAX_LINES {
             return Err(format!("more than {MAX_LINES} lines"));
         }
-        let line = serde_json::from_str(text).map_err(|error| format!("line {}: {error}", number + 1))?;
+        count = number + 1;
+        let line = line(text).map_err(|error| format!("line {count}: {error}"))?;
+        if ended {
+            return Err(format!(
+                "line {count} comes after the line with event `end`, which is the last"
+            ));
+        }
+        if case.is_none() != matches!(line, Line::Case { .. }) {
+            return Err(format!(
+                "line {count}: the first line, and no other, has event `case` and says which case this is"
+            ));
+        }
         match line {
             Line::Case {
                 schema,
@@ -230,6 +243,7 @@ pub(crate) fn read(text: &str, started: Instant) -> Result<(String, Played), Str
                 dropped,
                 metrics,
             } => {
+                ended = true;
                 played.log.main = main;
                 played.log.second = second;
                 played.log.strays = strays;
@@ -238,6 +252,25 @@ pub(crate) fn read(text: &str, started: Instant) -> Result<(String, Played), Str
             }
         }
     }
-    case.map(|case| (case, played))
-        .ok_or_else(|| "no line says which case this is".to_owned())
+    match case {
+        None => Err("it is empty: no line says which case this is".to_owned()),
+        Some(case) if !ended => Err(format!(
+            "the log of case {case} is cut: after line {count} the last line is missing, which has event `end`"
+        )),
+        Some(case) => Ok((case, played)),
+    }
+}
+
+/// Reads one line. The head of a log that is not a client's is told apart from a broken line.
+fn line(text: &str) -> Result<Line, String> {
+    serde_json::from_str(text).map_err(|error| {
+        let head: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+        let of_ours = head.get("event").is_some_and(|event| event == "case")
+            && head.get("schema").is_some_and(|schema| schema == SCHEMA);
+        // A server's log does not name the case, and a relay's has no slack: nothing that is in them is judged from a file.
+        if of_ours && !(head.contains_key("case") && head.contains_key("slack_us")) {
+            return "this is the log of a server or a relay; only a client's can be judged again".to_owned();
+        }
+        error.to_string()
+    })
 }

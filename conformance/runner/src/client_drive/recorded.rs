@@ -157,6 +157,27 @@ fn a_line_that_is_no_record_is_refused_with_its_number() {
     assert!(error("{}").starts_with("line 1"));
     assert!(error(&format!("{first}\nhello")).starts_with("line 2"));
     assert!(error(&first.replace("overload-wire/1", "overload-wire/9")).contains("overload-wire/9"));
+    let head = r#"{"event":"case","schema":"overload-wire/1","slack_us":250000}"#;
+    assert!(error(head).contains("only a client's can be judged again"));
     let far = r#"{"event":"call","group":4000000000,"path":"/","sent_us":0,"returned_us":0}"#;
     assert!(error(&format!("{first}\n{far}")).contains("at most 1000"));
+}
+
+#[test]
+fn a_log_that_was_cut_is_refused_and_names_what_is_missing() {
+    for (name, text) in HONEST.iter().chain(FAULTY) {
+        let all: Vec<&str> = text.lines().collect();
+        for kept in 1..all.len() {
+            let error = record::read(&all[..kept].join("\n"), clock::now()).unwrap_err();
+            let words = format!("is cut: after line {kept} the last line is missing, which has event `end`");
+            assert!(error.contains(&words), "{name}, {kept} lines: {error}");
+        }
+        let error = record::read(&all[1..].join("\n"), clock::now()).unwrap_err();
+        assert!(error.starts_with("line 1: the first line"), "{name}: {error}");
+        let error = record::read(&format!("{text}{}\n", all[1]), clock::now()).unwrap_err();
+        assert!(
+            error.contains("comes after the line with event `end`"),
+            "{name}: {error}"
+        );
+    }
 }

@@ -18,6 +18,7 @@ use crate::client_drive::spec::{ClientCase, Group, Port, Start, Who};
 use crate::client_drive::wire::{Exchange, WireLog};
 use crate::run::{self, RunContext};
 use crate::verdict::{Findings, NotRun, Outcome};
+use crate::words;
 use crate::{clock, slack};
 
 /// How far `grpc-timeout` and Overload-Deadline-Ms may differ: both are cut to their unit.
@@ -208,8 +209,10 @@ fn judge_requests(findings: &mut Findings, group: &GrpcGroup, calls: &[CallSeen]
                 .is_some_and(|(timeout, deadline)| {
                     timeout.abs_diff(deadline.saturating_mul(1000)) <= TIMEOUT_ROUNDING_US
                 });
-            same.then_some(())
-                .ok_or_else(|| format!("{timeout:?} beside {deadline:?} ms"))
+            same.then_some(()).ok_or_else(|| {
+                let (timeout, deadline) = (words::or_none(timeout), words::or_none(deadline));
+                format!("grpc-timeout {timeout} beside {deadline} ms")
+            })
         });
     }
 }

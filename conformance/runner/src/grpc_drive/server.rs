@@ -11,6 +11,7 @@ use crate::case::Case;
 use crate::run::RunContext;
 use crate::server_drive::ServerTarget;
 use crate::verdict::{Findings, NotRun, Outcome};
+use crate::words;
 
 /// Runs one case against a server of its own.
 pub(crate) async fn run_case(
@@ -86,11 +87,16 @@ async fn play(case: &Case, body: &GrpcServerCase, adapter: &Adapter, context: &R
         .end()
         .get("grpc-status")
         .is_some_and(|status| status == "0");
+    let status = served.end().get("grpc-status").map(http::HeaderValue::as_bytes);
     findings.check(
         "served when not told to refuse",
         ok && served.data > 0,
         "grpc-status 0 and a message",
-        format!("{:?}, {} bytes", served.end().get("grpc-status"), served.data),
+        format!(
+            "grpc-status {}, {} bytes",
+            words::or_none(status.map(String::from_utf8_lossy)),
+            served.data
+        ),
     );
     for rule in &body.rules {
         check::judge(&mut findings, *rule, &refusals, body);

@@ -15,6 +15,7 @@ use crate::client_drive::{judge_result, timeline};
 use crate::server_drive::message::Seen;
 use crate::server_drive::reject::Reading;
 use crate::verdict::{Findings, NotRun};
+use crate::words;
 
 /// The widest window that a client may make up for itself above D (CONTRACT section 5).
 const OWN_WINDOW: Duration = Duration::from_secs(5);
@@ -216,7 +217,8 @@ fn truthful(findings: &mut Findings, group: &PairGroup, calls: &[CallView<'_>], 
             return (
                 false,
                 format!(
-                    "{attempts:?} attempts said, {} requests seen",
+                    "{} attempts said, {} requests seen",
+                    words::or_none(attempts),
                     call.requests.len()
                 ),
             );
@@ -236,8 +238,10 @@ fn truthful(findings: &mut Findings, group: &PairGroup, calls: &[CallView<'_>], 
                 } else {
                     last.as_ref().is_some_and(same)
                 };
-                let sent = last.map(|last| (last.status, last.code.as_deref()));
-                (heard, format!("{status:?} {code:?} for {sent:?}"))
+                let or_none = words::or_none::<&str>;
+                let sent = last.map(|last| format!("{} {}", last.status, or_none(last.code.as_deref())));
+                let said = format!("{} {}", words::or_none(status), or_none(code));
+                (heard, format!("{said} for {}", words::or_none(sent)))
             }
             // Held back by a reject to another call: then nothing of its own was on the wire.
             (true, _) => (

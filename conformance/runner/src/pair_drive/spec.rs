@@ -127,6 +127,9 @@ impl PairCase {
                     group.count
                 ));
             }
+            if let Some(result) = &group.result {
+                result.validate()?;
+            }
             if !group.path.starts_with('/') {
                 return Err(format!(
                     "calls {name:?}: path {:?} does not start with /",

@@ -10,6 +10,7 @@ use crate::client_drive::script::{Reject, Repeat, Step};
 use crate::client_drive::wire::Exchange;
 use crate::still::Stills;
 use crate::verdict::Findings;
+use crate::words;
 
 /// Calls of a group that are shown in the timeline.
 const MAX_SHOWN: usize = 5;
@@ -149,7 +150,11 @@ fn shares(group: &Group, views: &[View<'_>], findings: &mut Findings) {
 }
 
 fn shown(answer: &AnswerExpect) -> String {
-    format!("{:?} {:?}", answer.status, answer.code)
+    format!(
+        "status {}, code {}",
+        words::list(&answer.status),
+        words::list(&answer.code)
+    )
 }
 
 /// What each dependency saw: what the case says, and what holds for every relay.
@@ -185,8 +190,8 @@ fn dependencies(view: &View<'_>, findings: &mut Findings) {
             findings.check(
                 name("Overload-Attempt"),
                 seen == wanted,
-                format!("{wanted:?}"),
-                format!("{seen:?}"),
+                words::gappy(wanted),
+                words::gappy(seen),
             );
         }
     }
@@ -268,7 +273,7 @@ fn fields(expect: &Seen, name: &str, request: &Exchange, findings: &mut Findings
             format!("{name}: {field}"),
             seen.is_empty(),
             "absent",
-            format!("{seen:?}"),
+            words::list(seen),
         );
     }
     if let Some(body) = &expect.body {

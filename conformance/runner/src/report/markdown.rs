@@ -12,19 +12,22 @@ pub fn render(report: &RunReport) -> String {
     let _ = writeln!(out, "# {}: {}\n", cell(&name), report.words());
     let _ = writeln!(
         out,
-        "Overload contract v{}, {} {}, runner {}, seed {}, slack {} ms, {}.{} s.\n",
+        "Overload contract v{}, {}{}, runner {}, seed {}, slack {} ms, {}.{} s.\n",
         report.contract_version,
         report.mode,
         report
             .profile
             .as_ref()
-            .map_or_else(String::new, |profile| format!("(profile {profile})")),
+            .map_or_else(String::new, |profile| format!(" (profile {profile})")),
         report.runner,
         report.seed,
         report.slack_ms,
         report.elapsed_ms / 1000,
         report.elapsed_ms % 1000 / 100
     );
+    for warning in &report.warnings {
+        let _ = writeln!(out, "Warning: {}\n", cell(warning));
+    }
     let _ = writeln!(out, "| verdict | cases |\n|---|---:|");
     for verdict in verdict::ALL {
         if let Some(count) = report.summary.get(verdict.key()) {

@@ -17,6 +17,7 @@ use super::spec::{
 };
 use super::witness;
 use crate::verdict::Findings;
+use crate::words;
 
 /// Broken rules listed by one check at most; the rest is counted.
 const MAX_LISTED: usize = 6;
@@ -183,7 +184,7 @@ fn forced(label: &str, evidence: &Evidence, findings: &mut Findings) {
     let seen = if wrong.is_empty() {
         format!("{n} as asked")
     } else {
-        wrong.join("; ")
+        words::counted(&wrong)
     };
     findings.check(
         format!("forced rejects of {label}"),
@@ -285,7 +286,13 @@ fn growth(check: &Growth, evidence: &Evidence, findings: &mut Findings) {
         format!("hints of {} against {}", check.large, check.small),
         ok,
         format!("the largest after is at least {} x as far", check.factor),
-        format!("{}: {small:?} ms, {}: {large:?} ms", check.small, check.large),
+        format!(
+            "{}: {} ms, {}: {} ms",
+            check.small,
+            words::or_none(small),
+            check.large,
+            words::or_none(large)
+        ),
     );
 }
 
@@ -429,14 +436,17 @@ fn ended(check: &Ended, evidence: &Evidence, findings: &mut Findings) {
     }
     let n = ends.len();
     let failed = wrong.len();
-    wrong.truncate(MAX_LISTED);
     findings.check(
         format!("ends of {}", check.of),
         n >= check.at_least && failed == 0,
         format!(
-            "at least {} tasks behind 202, each with a terminal state, none in {:?}",
-            check.at_least, check.not
+            "at least {} tasks behind 202, each with a terminal state, none in {}",
+            check.at_least,
+            words::list(&check.not)
         ),
-        format!("{n} tasks, {failed} without or with a wrong one: {wrong:?}"),
+        format!(
+            "{n} tasks, {failed} without or with a wrong one: {}",
+            words::counted(&wrong)
+        ),
     );
 }

@@ -139,7 +139,58 @@ impl Default for OneOrMore {
     }
 }
 
+/// What a reply may say in `why` (ADAPTER.md); a word that is none of them would never be seen.
+const WHYS: [&str; 14] = [
+    "retry_forbidden",
+    "not_safe",
+    "not_replayable",
+    "attempts_exhausted",
+    "upstream_retries",
+    "hint_too_long",
+    "deadline_before_hint",
+    "budget_exhausted",
+    "held_off",
+    "too_many_waiting",
+    "deadline_exceeded",
+    "cancelled",
+    "transport",
+    "request",
+];
+/// What a reply may say in `kind`.
+const KINDS: [&str; 3] = ["response", "overloaded", "error"];
+/// What it may say in `retry`, and in `applied`.
+const RETRIES: [&str; 3] = ["after", "elsewhere", "no"];
+const APPLIED: [&str; 2] = ["no", "maybe"];
+
+impl ResultExpect {
+    /// Checks what the types cannot say: a word that no reply may carry.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        let words = |key: &str, wanted: &[String], allowed: &[&str]| match wanted
+            .iter()
+            .find(|word| !allowed.contains(&word.as_str()))
+        {
+            None => Ok(()),
+            Some(word) => Err(format!(
+                "expect: result: {key} is {word:?}; allowed are {}",
+                allowed.join(", ")
+            )),
+        };
+        words("kind", self.kind.all(), &KINDS)?;
+        words("why", self.why.as_ref().map_or(&[], OneOrMore::all), &WHYS)?;
+        words("retry", self.retry.as_slice(), &RETRIES)?;
+        words("applied", self.applied.as_slice(), &APPLIED)
+    }
+}
+
 impl OneOrMore {
+    /// Every word that is among them.
+    fn all(&self) -> &[String] {
+        match self {
+            OneOrMore::One(one) => std::slice::from_ref(one),
+            OneOrMore::More(more) => more,
+        }
+    }
+
     /// True when the word is among them.
     pub fn holds(&self, word: &str) -> bool {
         match self {
@@ -221,6 +272,13 @@ impl Expect {
     pub(crate) fn validate(&self, count: usize, before: &[&str]) -> Result<(), String> {
         if self.result.is_none() && self.results.is_empty() {
             return Err("expect: `result` or `results` is needed; a pass needs both witnesses".to_owned());
+        }
+        for result in self
+            .result
+            .iter()
+            .chain(self.results.iter().map(|share| &share.result))
+        {
+            result.validate()?;
         }
         if self.requests.hi == 0 && self.result.as_ref().is_none_or(|result| result.why.is_none()) {
             return Err("expect: zero requests need a `why` in `result`".to_owned());

@@ -66,7 +66,10 @@ fn programs(out: &mut String, table: &Table<'_>) {
         let class = match report.conclusion {
             Conclusion::Conformant => "good",
             Conclusion::NotConformant => "bad",
-            Conclusion::HarnessError | Conclusion::NothingVerified | Conclusion::Interrupted => "soft",
+            Conclusion::KnownFailures
+            | Conclusion::HarnessError
+            | Conclusion::NothingVerified
+            | Conclusion::Interrupted => "soft",
         };
         let _ = writeln!(
             out,

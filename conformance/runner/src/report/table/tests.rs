@@ -21,6 +21,8 @@ fn report(name: &str, verdict: Verdict, gaps: &[f64]) -> RunReport {
         elapsed_ms: 10,
         summary: [(verdict.key().to_owned(), 1)].into(),
         interrupted: None,
+        left_out: 0,
+        warnings: Vec::new(),
         conclusion: Conclusion::of([verdict]),
         cases: vec![CaseReport {
             id: "one".to_owned(),
