@@ -39,3 +39,4 @@ pub mod survey;
 pub mod trace;
 pub mod vector;
 pub mod verdict;
+pub(crate) mod words;

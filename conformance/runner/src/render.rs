@@ -111,6 +111,9 @@ pub fn summary(report: &RunReport) -> String {
             let _ = writeln!(out, "requirements {title} ({}): {}", ids.len(), ids.join(" "));
         }
     }
+    for warning in &report.warnings {
+        let _ = writeln!(out, "warning: {warning}");
+    }
     let counts: Vec<String> = verdict::ALL
         .iter()
         .filter_map(|verdict| {

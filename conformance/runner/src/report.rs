@@ -93,6 +93,9 @@ pub struct RunReport {
     /// Present where the run was stopped before its end: what is in the report is what it had judged by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
+    /// What is no case's fault and yet not as it should be: a program that did not end as ADAPTER.md asks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Cases by verdict, under [`Verdict::key`].
     pub summary: BTreeMap<String, usize>,
     /// What the run as a whole says.

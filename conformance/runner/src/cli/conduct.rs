@@ -219,6 +219,7 @@ fn assemble(
         slack_ms: context.slack_ms(),
         elapsed_ms,
         interrupted: None,
+        warnings: judged.target.bad_ends(),
         summary,
         conclusion: score::conclude(&cases),
         requirements: score::by_requirement(&set.requirements, &cases, |r| judged.belongs(r, common.profile)),

@@ -4,6 +4,7 @@ use super::judge::{CallView, each};
 use super::spec::{FieldExpect, Gap, Port};
 use super::wire::Exchange;
 use crate::verdict::Findings;
+use crate::words::{each_of, each_or_none};
 
 /// Judges the fields and bodies of a group's requests.
 pub(crate) fn judge_fields(
@@ -110,7 +111,7 @@ pub(crate) fn judge_fields(
                 let wanted = (from..).take(seen.len());
                 (
                     !seen.is_empty() && seen.iter().copied().eq(wanted.map(Some)),
-                    format!("{seen:?}"),
+                    each_or_none(seen),
                 )
             },
         );
@@ -146,10 +147,7 @@ fn judge_trace(findings: &mut Findings, name: &str, trace_id: &str, calls: &[Cal
                 .collect();
             parents.sort_unstable();
             parents.dedup();
-            (
-                !seen.is_empty() && parents.len() == seen.len(),
-                format!("{seen:?}"),
-            )
+            (!seen.is_empty() && parents.len() == seen.len(), each_of(seen))
         },
     );
 }
@@ -185,7 +183,7 @@ fn judge_deadline(findings: &mut Findings, name: &str, deadline: u64, gaps: &[Ga
                 [Some(before), Some(after)] => after + least_wait(index + 1) <= before + 2,
                 _ => false,
             });
-            (first && falls, format!("{seen:?}"))
+            (first && falls, each_or_none(seen))
         },
     );
 }

@@ -209,7 +209,8 @@ fn judge_times(
                 };
                 let ok = fits(range, seen)
                     && said.is_some_and(|said| fits(range, Duration::from_millis(said + 1)));
-                (ok, format!("{} measured, {said:?} ms said", ms(seen)))
+                let said = said.map_or_else(|| "none".to_owned(), |said| format!("{said} ms"));
+                (ok, format!("{} measured, {said} said", ms(seen)))
             },
         );
     }

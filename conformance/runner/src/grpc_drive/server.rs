@@ -8,8 +8,9 @@ use super::probe::Probe;
 use super::spec::GrpcServerCase;
 use crate::adapter::{Adapter, COMMAND_LIMIT};
 use crate::case::Case;
+use crate::clock;
 use crate::run::RunContext;
-use crate::server_drive::ServerTarget;
+use crate::server_drive::{ServerTarget, in_time};
 use crate::verdict::{Findings, NotRun, Outcome};
 
 /// Runs one case against a server of its own.
@@ -23,6 +24,7 @@ pub(crate) async fn run_case(
         let why = "needs an adapter: a bare URL takes no fixture";
         return Err(NotRun::NotApplicable(why.to_owned()));
     };
+    let begun = clock::now();
     let adapter = pool.start_own().await?;
     let needed = [
         Some("force_reject"),
@@ -33,7 +35,10 @@ pub(crate) async fn run_case(
         Some(missing) => Err(NotRun::NotApplicable(format!(
             "the adapter does not declare {missing}"
         ))),
-        None => play(case, body, &adapter, context).await,
+        None => {
+            let play = play(case, body, &adapter, context);
+            in_time(case, begun, &adapter, play).await
+        }
     };
     adapter.stop().await;
     outcome
@@ -46,10 +51,7 @@ async fn play(case: &Case, body: &GrpcServerCase, adapter: &Adapter, context: &R
             COMMAND_LIMIT,
         )
         .await?;
-    let url = reply
-        .get("url")
-        .and_then(Value::as_str)
-        .ok_or_else(|| NotRun::PeerBroke("the answer to `start` has no url".to_owned()))?;
+    let url = adapter.listens("start", &reply).await?.url();
     let fixture = |mut members: Value| {
         members["cmd"] = json!("fixture");
         adapter.request(members, COMMAND_LIMIT)
@@ -60,7 +62,7 @@ async fn play(case: &Case, body: &GrpcServerCase, adapter: &Adapter, context: &R
     if let Some(state) = &body.state {
         fixture(json!({"name": "force_state", "state": state})).await?;
     }
-    let probe = Probe::connect(url).await.map_err(NotRun::PeerBroke)?;
+    let probe = Probe::connect(&url).await.map_err(NotRun::PeerBroke)?;
     let path = format!("/{SERVICE}/{}.{}", context.run_id, case.id);
     let fields: Vec<(&str, String)> = body
         .identity
@@ -90,7 +92,11 @@ async fn play(case: &Case, body: &GrpcServerCase, adapter: &Adapter, context: &R
         "served when not told to refuse",
         ok && served.data > 0,
         "grpc-status 0 and a message",
-        format!("{:?}, {} bytes", served.end().get("grpc-status"), served.data),
+        format!(
+            "grpc-status {}, {} bytes",
+            check::text(served.end(), "grpc-status"),
+            served.data
+        ),
     );
     for rule in &body.rules {
         check::judge(&mut findings, *rule, &refusals, body);

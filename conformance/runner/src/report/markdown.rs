@@ -31,6 +31,9 @@ pub fn render(report: &RunReport) -> String {
             let _ = writeln!(out, "| {} | {count} |", verdict.word());
         }
     }
+    for warning in &report.warnings {
+        let _ = writeln!(out, "\nWarning: {}", cell(warning));
+    }
     let _ = writeln!(
         out,
         "\n## Requirements\n\n| requirement | says | cases |\n|---|---|---|"

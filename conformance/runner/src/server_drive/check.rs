@@ -17,6 +17,7 @@ use super::spec::{
 };
 use super::witness;
 use crate::verdict::Findings;
+use crate::words::or_none;
 
 /// Broken rules listed by one check at most; the rest is counted.
 const MAX_LISTED: usize = 6;
@@ -135,6 +136,7 @@ fn count(check: &Count, evidence: &Evidence, findings: &mut Findings) {
     let most = check.max.unwrap_or(usize::MAX);
     let ok = total > 0 && n >= least && n <= most && (!check.all || n == total);
     let bound = match (check.all, check.min, check.max) {
+        (true, _, _) if total == 0 => "some answers, and all of them".to_owned(),
         (true, _, _) => format!("all of {total}"),
         (_, Some(min), Some(max)) => format!("{min} to {max}"),
         (_, Some(min), None) => format!("at least {min}"),
@@ -145,7 +147,10 @@ fn count(check: &Count, evidence: &Evidence, findings: &mut Findings) {
         format!("answers to {}", check.of),
         ok,
         format!("{bound} with {}", check.filter.words()),
-        format!("{n} of {total}: {}", tally(of(evidence, &check.of))),
+        match total {
+            0 => format!("no answer at all: {}", tally(of(evidence, &check.of))),
+            _ => format!("{n} of {total}: {}", tally(of(evidence, &check.of))),
+        },
     );
 }
 
@@ -285,7 +290,13 @@ fn growth(check: &Growth, evidence: &Evidence, findings: &mut Findings) {
         format!("hints of {} against {}", check.large, check.small),
         ok,
         format!("the largest after is at least {} x as far", check.factor),
-        format!("{}: {small:?} ms, {}: {large:?} ms", check.small, check.large),
+        format!(
+            "{}: {} ms, {}: {} ms",
+            check.small,
+            or_none(small),
+            check.large,
+            or_none(large)
+        ),
     );
 }
 
@@ -409,7 +420,7 @@ fn turn(check: &Turn, evidence: &Evidence, findings: &mut Findings) {
             "at most {} of {} done before it, and more than that behind it",
             check.at_most, check.by
         ),
-        format!("{overtaken:?} before, {behind} behind"),
+        format!("{} before, {behind} behind", or_none(overtaken)),
     );
 }
 

@@ -21,6 +21,7 @@ fn report(name: &str, verdict: Verdict, gaps: &[f64]) -> RunReport {
         elapsed_ms: 10,
         summary: [(verdict.key().to_owned(), 1)].into(),
         interrupted: None,
+        warnings: Vec::new(),
         conclusion: Conclusion::of([verdict]),
         cases: vec![CaseReport {
             id: "one".to_owned(),
