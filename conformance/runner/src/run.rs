@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -243,6 +243,14 @@ async fn run_case(case: &Case, target: &Target, context: &RunContext, selection:
         ..blank(&case.id, selection)
     };
     fill(report, outcome, &context.scoring)
+}
+
+/// How much earlier than the limit of a case its answers are given up, so that the wire log can still be shown.
+const SPARE: Duration = Duration::from_millis(500);
+
+/// When the answers of a case that begins now are given up.
+pub(crate) fn give_up(case: &Case) -> Instant {
+    clock::now() + Duration::from_millis(case.limit_ms).saturating_sub(SPARE)
 }
 
 /// Plays a case once, within its limit.

@@ -119,6 +119,10 @@ fn stills(late: &[Late]) -> Stills {
 
 fn from_samples(late: Vec<Late>) -> Duration {
     let mut late: Vec<Duration> = late.iter().map(Late::by).collect();
+    // The p99 of fewer is the worst of them, and one standstill is no slack: it would let a slow program pass.
+    if late.len() < SAMPLES as usize {
+        return LEAST;
+    }
     late.sort_unstable();
     let rank = (late.len() * 99).div_ceil(100).saturating_sub(1);
     let p99 = late.get(rank).copied().unwrap_or_default();
@@ -142,8 +146,13 @@ mod tests {
     fn slack_is_four_times_the_p99_and_never_less_than_a_quarter_second() {
         assert_eq!(from_samples(late_by(&[1; 100])), LEAST);
         assert_eq!(from_samples(late_by(&[100; 100])), Duration::from_millis(400));
-        assert_eq!(from_samples(late_by(&[60_000; 3])), MOST);
-        assert_eq!(from_samples(Vec::new()), LEAST);
+        assert_eq!(from_samples(late_by(&[60_000; 100])), MOST);
+        for few in [&[][..], &[60_000; 3], &[60_000; 99]] {
+            assert_eq!(from_samples(late_by(few)), LEAST);
+        }
+        let mut one = [1; 100];
+        one[50] = 60_000;
+        assert_eq!(from_samples(late_by(&one)), LEAST);
     }
 
     #[tokio::test]

@@ -101,6 +101,8 @@ pub enum ServerMutant {
     LabelsAnyClass,
     /// Thinks for a second before it refuses (SEC-05).
     SlowToRefuse,
+    /// Speaks a version that nobody has agreed on (VER-01).
+    NextVersion,
 }
 
 impl ServerMutant {
@@ -150,6 +152,7 @@ impl ServerMutant {
             Self::OneTenant => "ADM-27",
             Self::LabelsAnyClass => "SRQ-07",
             Self::SlowToRefuse => "SEC-05",
+            Self::NextVersion => "VER-01",
         }
     }
 
@@ -266,6 +269,7 @@ impl ServerMutant {
                 change(body, &[("queue_depth", json!(19))]);
             }
             Self::NoGrease => ungrease(headers),
+            Self::NextVersion => set_signal(headers, &[("v", 2)]),
             Self::TwoRetryAfter => {
                 headers.append(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }

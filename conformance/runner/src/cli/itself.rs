@@ -241,7 +241,7 @@ mod tests {
         let check = json!({"name": "rules of r", "ok": verdict == Verdict::Pass, "expected": "kept", "seen": "SRV-10 broken",
             "blames": blames});
         let case = json!({
-            "id": "some-case", "title": "A title.", "requirements": ["SRV-01", "SRV-10"], "level": "must", "verdict": verdict,
+            "id": "some-case", "title": "A title.", "requirements": ["SRV-01", "SRV-10"], "level": "MUST", "verdict": verdict,
             "scored": true, "reason": if with_check { None } else { Some("the program ended") },
             "checks": if with_check { vec![check] } else { Vec::new() },
             "timeline": [], "elapsed_ms": 1, "reproduce": "holdoff-conformance server --adapter x --filter some-case --seed 1",

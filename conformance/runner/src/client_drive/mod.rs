@@ -36,7 +36,7 @@ use crate::adapter::{Adapter, AdapterError, AdapterPool, COMMAND_LIMIT};
 use crate::case::{Body, Case, CaseSet, Level};
 use crate::clock;
 use crate::lock::lock;
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::still::Stills;
 use crate::vector;
 use crate::verdict::{Findings, NotRun, Outcome};
@@ -45,9 +45,6 @@ use origin::Origin;
 use seen::{CallSeen, Reply};
 use spec::{Group, ParseCase, Port, Start, Who};
 use watch::Watch;
-
-/// How much earlier than the case's own limit the replies are given up, so that the wire log can still be shown.
-const SPARE: Duration = Duration::from_millis(500);
 
 /// Runs one case against the client behind the adapter.
 ///
@@ -59,6 +56,7 @@ pub async fn run_case(
     adapters: &AdapterPool,
     context: &RunContext,
 ) -> Outcome {
+    let give_up = run::give_up(case);
     let adapter = adapters.get().await?;
     if !body.parse.is_empty() {
         return parse_all(&adapter, &body.parse).await;
@@ -71,7 +69,7 @@ pub async fn run_case(
         adapter: &adapter,
         origin: &open(body)?,
         started,
-        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+        give_up,
         limit: Duration::from_millis(case.limit_ms),
         over: Mutex::default(),
     };

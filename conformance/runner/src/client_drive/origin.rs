@@ -26,6 +26,9 @@ const MAX_ENDLESS_BYTES: u64 = 64 << 20;
 /// The pause between two bytes of a slow body.
 const DRIP: Duration = Duration::from_millis(50);
 const BACKLOG: u32 = 1024;
+/// What the system keeps of an answer that nobody reads. Left to itself it takes megabytes for a client that has not had the processor
+/// yet, and they would count as taken by that client.
+const SEND_BUFFER: u32 = 64 << 10;
 
 /// The script of one call, and how far it has got.
 #[derive(Debug)]
@@ -80,6 +83,8 @@ impl Origin {
     pub(crate) fn open(refuse: Duration) -> std::io::Result<Self> {
         let bind = || -> std::io::Result<(TcpSocket, SocketAddr)> {
             let socket = TcpSocket::new_v4()?;
+            // Handed on to every connection that is accepted.
+            socket.set_send_buffer_size(SEND_BUFFER)?;
             socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
             let address = socket.local_addr()?;
             Ok((socket, address))

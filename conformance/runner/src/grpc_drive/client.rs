@@ -17,13 +17,11 @@ use crate::client_drive::reply_of;
 use crate::client_drive::seen::CallSeen;
 use crate::client_drive::spec::{ClientCase, Group, Port, Start, Who};
 use crate::client_drive::wire::{Exchange, WireLog};
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::verdict::{Findings, NotRun, Outcome};
 use crate::words::or_none;
 use crate::{clock, slack};
 
-/// How much earlier than the case's own limit the replies are given up.
-const SPARE: Duration = Duration::from_millis(500);
 /// How far `grpc-timeout` and Overload-Deadline-Ms may differ: both are cut to their unit.
 const TIMEOUT_ROUNDING_US: u64 = 1000;
 
@@ -34,6 +32,7 @@ pub(crate) async fn run_case(
     adapters: &AdapterPool,
     context: &RunContext,
 ) -> Outcome {
+    let give_up = run::give_up(case);
     let adapter = adapters.get().await?;
     let origin = Origin::open()
         .await
@@ -51,7 +50,7 @@ pub(crate) async fn run_case(
         prefix: format!("/{SERVICE}/{}.{}", context.run_id, case.id),
         adapter: &adapter,
         origin: &origin,
-        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+        give_up,
         limit: Duration::from_millis(case.limit_ms),
     };
     let (groups, pace) = slack::during(join_all(body.calls.iter().map(|group| drive.group(group)))).await;

@@ -8,8 +8,7 @@ use super::probe::Probe;
 use super::spec::GrpcServerCase;
 use crate::adapter::{Adapter, COMMAND_LIMIT};
 use crate::case::Case;
-use crate::clock;
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::server_drive::{ServerTarget, in_time};
 use crate::verdict::{Findings, NotRun, Outcome};
 
@@ -24,7 +23,7 @@ pub(crate) async fn run_case(
         let why = "needs an adapter: a bare URL takes no fixture";
         return Err(NotRun::NotApplicable(why.to_owned()));
     };
-    let begun = clock::now();
+    let until = run::give_up(case);
     let adapter = pool.start_own().await?;
     let needed = [
         Some("force_reject"),
@@ -37,7 +36,7 @@ pub(crate) async fn run_case(
         ))),
         None => {
             let play = play(case, body, &adapter, context);
-            in_time(case, begun, &adapter, play).await
+            in_time(case, until, &adapter, play).await
         }
     };
     adapter.stop().await;

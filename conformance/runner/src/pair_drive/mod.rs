@@ -24,7 +24,7 @@ use crate::client_drive::judge::Played;
 use crate::client_drive::record;
 use crate::client_drive::reply_of;
 use crate::client_drive::seen::CallSeen;
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::server_drive::ServerTarget;
 use crate::server_drive::probe::Address;
 use crate::verdict::{NotRun, Outcome};
@@ -32,8 +32,6 @@ use crate::{clock, slack};
 use proxy::Witness;
 use spec::PairGroup;
 
-/// How much earlier than the case's own limit the replies are given up.
-const SPARE: Duration = Duration::from_millis(500);
 /// How long the wire is watched after the last reply.
 const WATCH: Duration = Duration::from_millis(200);
 
@@ -107,6 +105,7 @@ async fn between(
     server: Option<&Adapter>,
     context: &RunContext,
 ) -> Outcome {
+    let give_up = run::give_up(case);
     let client = client.get().await?;
     let witness = Witness::before(address)
         .await
@@ -125,7 +124,7 @@ async fn between(
         client: &client,
         witness: &witness,
         name: &name,
-        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+        give_up,
         limit: Duration::from_millis(case.limit_ms),
     };
     let calls = join_all(body.calls.iter().map(|group| stage.group(group)));

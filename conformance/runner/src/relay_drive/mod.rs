@@ -26,7 +26,7 @@ use crate::client_drive::origin::Origin;
 use crate::client_drive::spec::Port;
 use crate::client_drive::wire::WireLog;
 use crate::lock::lock;
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::server_drive::message::{Ask, NoAnswer, Pace, Seen};
 use crate::server_drive::probe::{self, Address, Times};
 use crate::still::Stills;
@@ -34,8 +34,6 @@ use crate::verdict::{NotRun, Outcome};
 use crate::{clock, slack};
 use spec::Group;
 
-/// How much earlier than the case's own limit an answer is given up, so that the wire log can still be shown.
-const SPARE: Duration = Duration::from_millis(500);
 /// How long the wire is watched after the last answer: a relay that goes on calling is seen.
 const WATCH: Duration = Duration::from_millis(50);
 /// A port that is bound for the whole case and never listens.
@@ -73,6 +71,7 @@ pub async fn run_case(
     adapters: &AdapterPool,
     context: &RunContext,
 ) -> Outcome {
+    let give_up = run::give_up(case);
     let adapter = adapters.get().await?;
     let open = |index| {
         let refuse = if body.unreachable.contains(&index) {
@@ -94,7 +93,7 @@ pub async fn run_case(
         address,
         origins: &origins,
         started,
-        give_up: started + Duration::from_millis(case.limit_ms).saturating_sub(SPARE),
+        give_up,
         over: Mutex::default(),
     };
     let (groups, pace) = slack::during(stage.play(&body.calls)).await;

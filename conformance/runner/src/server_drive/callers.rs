@@ -28,15 +28,15 @@ pub enum Callers {
 }
 
 impl Callers {
-    /// The callers of a case at `authority` (`host:port`); another run or case gets others.
-    pub(super) fn of(authority: &str, seed: u64, case: &str) -> Self {
+    /// The callers of a play of a case at `authority` (`host:port`); another run, case or play gets others.
+    pub(super) fn of(authority: &str, seed: u64, play: &str) -> Self {
         let local = authority
             .parse::<SocketAddrV4>()
             .is_ok_and(|server| server.ip().is_loopback());
         if !local {
             return Self::One;
         }
-        let word = case.bytes().fold(seed, |hash, byte| {
+        let word = play.bytes().fold(seed, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
         });
         Self::Loopback(clock::rng(word).random_range(0..ADDRESSES))

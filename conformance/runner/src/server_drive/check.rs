@@ -217,7 +217,7 @@ fn time(check: &Time, evidence: &Evidence, slack: Duration, findings: &mut Findi
     };
     // Too late only, and each in time but for what the machine stood still meanwhile.
     let in_time = |exchange: &&Exchange| {
-        let stood = evidence.stood_in(exchange, exchange.head_after);
+        let stood = evidence.stood_in(exchange.sent_at, exchange.head_after);
         exchange.head_after.saturating_sub(stood) <= most
     };
     findings.check_unless(

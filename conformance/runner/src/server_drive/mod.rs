@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::adapter::{Adapter, AdapterPool, COMMAND_LIMIT};
 use crate::case::Case;
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::verdict::{Findings, NotRun, Outcome};
 use crate::{clock, slack};
 
@@ -47,8 +47,6 @@ use probe::Address;
 pub use spec::ServerCase;
 use spec::Step;
 
-/// How much earlier than the limit of its case a process is ended, so that there is time to tell of it.
-const SPARE: Duration = Duration::from_millis(200);
 /// Exchanges listed in the timeline of a case at most.
 const MAX_TIMELINE: usize = 40;
 
@@ -79,7 +77,7 @@ pub async fn run_case(
     match target {
         ServerTarget::Adapter(pool) => {
             context.silence.given_up()?;
-            let begun = clock::now();
+            let until = run::give_up(case);
             let adapter = pool.start_own().await?;
             let needed = body
                 .fixtures()
@@ -104,7 +102,7 @@ pub async fn run_case(
                 };
                 on(&stage, case, body, context).await
             };
-            let outcome = in_time(case, begun, &adapter, drive).await;
+            let outcome = in_time(case, until, &adapter, drive).await;
             adapter.stop().await;
             outcome
         }
@@ -118,8 +116,9 @@ pub async fn run_case(
             let metrics = metrics_url.as_ref().map(address).transpose()?;
             let server = address(url)?;
             context.silence.look_once(&server).await?;
+            let play = format!("{}/{}", context.run_id, case.id);
             let stage = Stage {
-                callers: Callers::of(server.authority(), context.seed, &case.id),
+                callers: Callers::of(server.authority(), context.seed, &play),
                 server,
                 metrics,
                 adapter: None,
@@ -138,16 +137,14 @@ async fn start(adapter: &Adapter, body: &ServerCase) -> Result<(Address, Option<
     Ok((server, adapter.place("start", &reply, "metrics_url").await?))
 }
 
-/// Plays a case on a process of its own, within the limit of the case: one that overruns it is ended here, where its stderr can
-/// still be told.
+/// Plays a case on a process of its own until [`run::give_up`]: one that overruns its limit is ended here, where its stderr can still
+/// be told.
 pub(crate) async fn in_time(
     case: &Case,
-    begun: Instant,
+    until: Instant,
     adapter: &Adapter,
     play: impl Future<Output = Outcome>,
 ) -> Outcome {
-    let limit = Duration::from_millis(case.limit_ms);
-    let until = begun + limit.saturating_sub(SPARE);
     match tokio::time::timeout_at(until.into(), play).await {
         Ok(outcome) => outcome,
         Err(_) => {
@@ -248,8 +245,8 @@ fn could_be_provoked(body: &ServerCase, evidence: &Evidence) -> Result<(), NotRu
     Ok(())
 }
 
-/// Every request was answered: a server that hangs, resets or talks garbage fails whatever else it does. True where answers are
-/// missing, and only to requests that a standstill took half of their time from.
+/// Every request was answered: a server that hangs, resets or talks garbage fails whatever else it does. True where answers or pages
+/// are missing, and only such that a standstill took half of their time from.
 fn answered(evidence: &Evidence, findings: &mut Findings) -> bool {
     let missing: Vec<(&Exchange, &NoAnswer)> = evidence
         .exchanges
@@ -272,11 +269,15 @@ fn answered(evidence: &Evidence, findings: &mut Findings) -> bool {
             exchange.label
         ),
     };
+    let stood = |from: Duration, limit: Duration| evidence.stood_in(from, limit) * 2 >= limit;
     let lost = |(exchange, error): &(&Exchange, &NoAnswer)| match error {
-        NoAnswer::TimedOut(limit) => evidence.stood_in(exchange, *limit) * 2 >= *limit,
+        NoAnswer::TimedOut(limit) => stood(exchange.sent_at, *limit),
         _ => false,
     };
-    let lost = n > 0 && missing.iter().all(lost);
+    let pages = &evidence.blank_pages;
+    let lost = (n > 0 || !pages.is_empty())
+        && missing.iter().all(lost)
+        && pages.iter().all(|(from, limit)| stood(*from, *limit));
     findings.check_unless(
         lost,
         "answers",

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::ask::{One, ask};
 use super::callers::Callers;
 use super::look::brief;
-use super::message::{Ask, Exchange, Forced};
+use super::message::{Ask, Exchange, Forced, NoAnswer};
 use super::page::Page;
 use super::patience::{PATIENCE, ROUNDS, come_again, inconclusive};
 use super::probe::{Address, exchange};
@@ -57,14 +57,16 @@ pub struct Evidence {
     pub ended: BTreeMap<String, Vec<Result<String, String>>>,
     /// Answers to probes that spoke about the caller or the load, and were waited out.
     pub aside: Vec<Exchange>,
+    /// The looks at the metrics page that took all of their time: when they began, and how long that was.
+    pub blank_pages: Vec<(Duration, Duration)>,
     /// When the machine stood still: from when to when, from the start of the case.
     pub stood: Vec<(Duration, Duration)>,
 }
 
 impl Evidence {
-    /// How long of the first `length` of an exchange the machine stood still.
-    pub(super) fn stood_in(&self, exchange: &Exchange, length: Duration) -> Duration {
-        let (from, to) = (exchange.sent_at, exchange.sent_at + length);
+    /// How long the machine stood still in a time that began at `from` and took `length`.
+    pub(super) fn stood_in(&self, from: Duration, length: Duration) -> Duration {
+        let to = from + length;
         let shares = self
             .stood
             .iter()
@@ -95,6 +97,7 @@ pub struct Play<'a> {
     seen: Arc<Mutex<Vec<Exchange>>>,
     background: JoinSet<()>,
     aside: Vec<Exchange>,
+    blank_pages: Vec<(Duration, Duration)>,
     patience: Duration,
     rng: StdRng,
     pages: BTreeMap<String, Result<Page, String>>,
@@ -118,6 +121,7 @@ pub(super) async fn play(
         seen: Arc::default(),
         background: JoinSet::new(),
         aside: Vec::new(),
+        blank_pages: Vec::new(),
         patience: PATIENCE,
         rng: clock::rng(seed),
         pages: BTreeMap::new(),
@@ -133,6 +137,7 @@ pub(super) async fn play(
         pages: play.pages,
         ended: play.ended,
         aside: play.aside,
+        blank_pages: play.blank_pages,
         stood: Vec::new(),
     })
 }
@@ -380,14 +385,18 @@ impl Play<'_> {
         u32::try_from(refused.count()).unwrap_or(u32::MAX)
     }
 
-    async fn page(&self) -> Result<Page, String> {
+    async fn page(&mut self) -> Result<Page, String> {
         let address = self.stage.metrics.as_ref().ok_or("there is no metrics page")?;
         let ask = Ask {
             method: "GET".to_owned(),
             limit: SCRAPE_LIMIT,
             ..Ask::default()
         };
-        let (_, answer) = exchange(address, &ask).await;
+        let (times, answer) = exchange(address, &ask).await;
+        if let Err(NoAnswer::TimedOut(limit)) = answer {
+            let began = times.done.saturating_duration_since(self.begun);
+            self.blank_pages.push((began.saturating_sub(limit), limit));
+        }
         match answer {
             Ok(seen) if seen.status == 200 => Ok(Page::parse(&String::from_utf8_lossy(&seen.body))),
             Ok(seen) => Err(format!("the metrics page answers {}", seen.status)),

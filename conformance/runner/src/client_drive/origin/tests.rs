@@ -37,6 +37,27 @@ fn a_step_that_repeats_forever_is_never_left() {
 }
 
 #[tokio::test]
+async fn real_time_a_client_that_reads_nothing_takes_little_of_an_endless_body() {
+    let origin = Origin::open(Duration::ZERO).unwrap();
+    let endless = Step {
+        endless: Some(Endless::Fast),
+        ..step(503, Repeat::Times(1))
+    };
+    origin.route("/c/first-0".to_owned(), Arc::new(vec![endless]));
+    let base = origin.base(Port::Main).trim_start_matches("http://").to_owned();
+    let mut stream = TcpStream::connect(base).await.unwrap();
+    let ask = b"GET /c/first-0 HTTP/1.1\r\nhost: a\r\n\r\n";
+    stream.write_all(ask).await.unwrap();
+    let taken = || origin.log().exchanges.first().map_or(0, |it| it.body_written);
+    let mut before = 0;
+    while before == 0 || taken() > before {
+        before = taken();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(before < 1 << 20, "{before} bytes");
+}
+
+#[tokio::test]
 async fn who_counts_from_an_answer_waits_for_it_and_gives_up_where_none_comes() {
     use tokio::io::AsyncReadExt as _;
     let origins = [Origin::open(Duration::ZERO).unwrap()];

@@ -254,6 +254,27 @@ fn an_answer_that_never_came_is_the_machine_s_only_where_it_stood_still_for_half
 }
 
 #[test]
+fn a_metrics_page_that_never_came_is_the_machine_s_on_the_same_terms() {
+    let ms = Duration::from_millis;
+    let lost = |stood: u64, exchanges: Vec<Exchange>| {
+        let evidence = Evidence {
+            exchanges,
+            blank_pages: vec![(ms(100), ms(2000))],
+            stood: vec![(ms(50), ms(50 + stood))],
+            ..Evidence::default()
+        };
+        answered(&evidence, &mut Findings::default())
+    };
+    assert!(lost(1050, vec![good()]));
+    assert!(!lost(1040, vec![good()]), "a page that hangs by itself is caught");
+    let cut = Exchange {
+        answer: Err(NoAnswer::Cut("no byte was sent".to_owned())),
+        ..good()
+    };
+    assert!(!lost(1050, vec![good(), cut]));
+}
+
+#[test]
 fn a_forced_reject_that_says_something_else_does_not_hold() {
     let forced = |after_ms, max_ms| Exchange {
         forced: Some(Forced {
