@@ -278,7 +278,7 @@ async fn play(case: &Case, target: &Target, context: &RunContext) -> Outcome {
             _ => Err(NotRun::Harness("the case is for another role".to_owned())),
         }
     };
-    match tokio::time::timeout(Duration::from_millis(case.limit_ms), drive).await {
+    match tokio::time::timeout(Duration::from_millis(case.limit_ms), Box::pin(drive)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(overran(case, target).await),
     }

@@ -36,7 +36,7 @@ pub(crate) async fn run_case(
         ))),
         None => {
             let play = play(case, body, &adapter, context);
-            in_time(case, until, &adapter, play).await
+            in_time(case, until, &adapter, Box::pin(play)).await
         }
     };
     adapter.stop().await;

@@ -102,7 +102,8 @@ pub async fn run_case(
                 };
                 on(&stage, case, body, context).await
             };
-            let outcome = in_time(case, until, &adapter, drive).await;
+            // On the heap: what a case keeps of its steps is more than a stack should carry from caller to caller.
+            let outcome = in_time(case, until, &adapter, Box::pin(drive)).await;
             adapter.stop().await;
             outcome
         }
