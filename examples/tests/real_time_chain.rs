@@ -14,10 +14,10 @@ use serde_json::Value;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs the example and gives its figures of one chain.
-fn figures(manner: &str, load: &str) -> Value {
+fn figures(manner: &str, load: &str, seconds: &str) -> Value {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let output = Command::new(env!("CARGO_BIN_EXE_propagate"))
-        .args(["--json", "--seconds", "4", "--manner", manner, "--load", load])
+        .args(["--json", "--seconds", seconds, "--manner", manner, "--load", load])
         .output()
         .unwrap();
     assert!(
@@ -41,7 +41,7 @@ fn count(chain: &Value, name: &str) -> u64 {
 /// 1 + 0.8 / load x (4 s + 1.5 s) / 4 s: 1.18 here, and 1.37 at three times the capacity, where more of the retries are served.
 #[test]
 fn three_attempts_at_each_of_three_layers_are_at_most_1_3_requests_at_the_leaf_under_full_overload() {
-    let chain = figures("default", "6");
+    let chain = figures("default", "6", "4");
     let calls = count(&chain, "calls");
     assert!(calls > 900, "{chain}");
     assert!(
@@ -59,7 +59,7 @@ fn three_attempts_at_each_of_three_layers_are_at_most_1_3_requests_at_the_leaf_u
 /// CONTRACT section 6.6, whatever the load: only the callers try again, and what they send is all that the leaf gets.
 #[test]
 fn relays_add_no_request_to_those_of_the_callers() {
-    let chain = figures("default", "3");
+    let chain = figures("default", "3", "3");
     assert!(
         count(&chain, "leaf_requests") <= count(&chain, "attempts"),
         "{chain}"
@@ -74,7 +74,7 @@ fn relays_add_no_request_to_those_of_the_callers() {
 
 #[test]
 fn retries_that_every_layer_opted_in_to_do_not_multiply_either() {
-    let chain = figures("opted-in", "3");
+    let chain = figures("opted-in", "3", "3");
     // 1 + 2 for each hop is the bound for one call (INT-06).
     assert!(
         chain["leaf_requests_per_call"].as_f64().unwrap() <= 3.0,
@@ -84,7 +84,7 @@ fn retries_that_every_layer_opted_in_to_do_not_multiply_either() {
 
 #[test]
 fn a_chain_that_ignores_hints_multiplies_so_the_figure_can_fail() {
-    let chain = figures("naive", "3");
+    let chain = figures("naive", "3", "3");
     assert!(chain["leaf_requests_per_call"].as_f64().unwrap() > 2.0, "{chain}");
     assert!(
         count(&chain, "leaf_requests") > count(&chain, "attempts"),

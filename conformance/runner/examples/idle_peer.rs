@@ -1,9 +1,10 @@
 //! A peer that does nothing, in any role: it declares everything, agrees to everything and does none of it.
 //!
-//! No case may pass against it; `tests/real_time_idle.rs` sees to that.
+//! No case may pass against it, whatever it says of its calls; `tests/real_time_idle.rs` sees to that.
 //!
 //! ```text
 //! holdoff-conformance client --adapter "target/debug/examples/idle_peer client"
+//! holdoff-conformance client --adapter "target/debug/examples/idle_peer client '{\"kind\":\"response\"}'"
 //! ```
 #![expect(clippy::print_stdout, reason = "replies go to stdout")]
 
@@ -49,6 +50,11 @@ const CAPABILITIES: &[&str] = &[
 
 fn main() {
     let role = std::env::args().nth(1).unwrap_or_default();
+    // What it says of every call that it did not make.
+    let said: Value = std::env::args()
+        .nth(2)
+        .and_then(|said| serde_json::from_str(&said).ok())
+        .unwrap_or_else(|| json!({"kind": "response", "status": 200, "attempts": 0, "elapsed_ms": 0}));
     // It listens, so that it can be reached, and hangs up on everybody.
     let url = TcpListener::bind(("127.0.0.1", 0)).ok().and_then(|listener| {
         let url = format!("http://{}", listener.local_addr().ok()?);
@@ -65,10 +71,7 @@ fn main() {
                 "contract_versions": [1], "capabilities": CAPABILITIES,
             }),
             Some("stop") => return,
-            // Whatever a call is asked for, it says that all is well.
-            Some("call") => {
-                json!({"result": {"kind": "response", "status": 200, "attempts": 0, "elapsed_ms": 0}})
-            }
+            Some("call") => json!({"result": said}),
             _ => json!({"ok": true, "url": url, "metrics_url": url, "result": {}}),
         };
         reply["id"] = command["id"].clone();

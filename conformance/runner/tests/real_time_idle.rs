@@ -6,14 +6,20 @@ use std::time::Duration;
 
 use holdoff_conformance::adapter::{AdapterCommand, AdapterPool};
 use holdoff_conformance::case::{CaseSet, Role, load_embedded};
-use holdoff_conformance::report::CaseReport;
+use holdoff_conformance::report::{CaseReport, RequirementState};
 use holdoff_conformance::run::{MAX_JOBS, RunContext, Target, run_cases, run_vectors};
+use holdoff_conformance::score;
 use holdoff_conformance::select::Selection;
 use holdoff_conformance::server_drive::ServerTarget;
 use holdoff_conformance::vector::Vectors;
 use holdoff_conformance::verdict::Verdict;
 
 fn idle(role: Role) -> AdapterPool {
+    saying("", role)
+}
+
+/// A peer that does nothing, and says `words` of every call.
+fn saying(words: &str, role: Role) -> AdapterPool {
     let dir = Path::new(env!("CARGO_BIN_EXE_holdoff-conformance"))
         .parent()
         .unwrap();
@@ -22,7 +28,7 @@ fn idle(role: Role) -> AdapterPool {
         peer.exists(),
         "build it first: cargo build -p holdoff-conformance --examples"
     );
-    let line = format!("{} {}", peer.display(), role.word());
+    let line = format!("{} {} '{words}'", peer.display(), role.word());
     AdapterPool::new(AdapterCommand::parse(&line).unwrap(), role)
 }
 
@@ -80,6 +86,31 @@ async fn no_client_case_and_no_vector_passes_against_a_client_that_does_nothing(
     }
     target.stop().await;
     none_passed(Role::Client, &set, &reports);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_client_case_passes_against_a_client_that_does_nothing_and_boasts() {
+    let set = cases();
+    let context = RunContext::new(1, Duration::from_millis(250));
+    let selection = selection();
+    let boasts = [
+        r#"{"kind":"response","status":200,"attempts":1,"elapsed_ms":1}"#,
+        r#"{"kind":"overloaded","status":503,"why":"retry_forbidden","retry":"no","attempts":1,"elapsed_ms":1}"#,
+        "{}",
+    ];
+    let (set, context, selection) = (&set, &context, &selection);
+    let runs = boasts.into_iter().map(|words| async move {
+        let target = Target::Client(saying(words, Role::Client));
+        let reports = run_cases(set, &target, context, selection, |_| {}).await;
+        target.stop().await;
+        none_passed(Role::Client, set, &reports);
+        let held = score::by_requirement(&set.requirements, &reports, |_| false)
+            .into_iter()
+            .filter(|line| line.state == RequirementState::Pass)
+            .count();
+        assert_eq!(held, 0, "{words}");
+    });
+    futures_util::future::join_all(runs).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

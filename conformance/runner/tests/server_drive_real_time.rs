@@ -147,9 +147,18 @@ async fn an_undeclared_fixture_makes_its_case_not_applicable() {
     assert!(of("ADM-04").reason.as_ref().unwrap().contains("admission"));
 }
 
+/// One case was played against this fault; it failed, and says this word.
+#[track_caller]
+fn caught(fault: Fault, reports: &[CaseReport], word: &str) {
+    assert_eq!(reports.len(), 1, "{fault:?}");
+    let told = told(&reports[0]);
+    assert_eq!(reports[0].verdict, Verdict::Fail, "{fault:?}: {told}");
+    assert!(told.contains(word), "{fault:?}: {told}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_fault_is_caught_and_explained() {
-    for (fault, id, word) in [
+    let faults = [
         (Fault::HttpDate, "SRV-08-retry", "whole seconds"),
         (Fault::Status500, "SRV-01-status", "reported with status 500"),
         (Fault::NoNoStore, "SRV-12-no-store", "without no-store"),
@@ -160,27 +169,17 @@ async fn each_fault_is_caught_and_explained() {
         (Fault::Trailer, "SRV-13-no-trailers", "trailer section"),
         (Fault::BodyOnHead, "SRV-22-head", "bytes"),
         (Fault::WaitsForBody, "SEC-05-reject", "no complete answer within"),
-    ] {
+    ];
+    let each = faults.into_iter().map(|(fault, id, word)| async move {
         let fake = start(fault).await;
-        let reports = run(&by_adapter(&fake), &[id]).await;
-        assert_eq!(reports.len(), 1, "{fault:?}");
-        assert_eq!(
-            reports[0].verdict,
-            Verdict::Fail,
-            "{fault:?}: {}",
-            told(&reports[0])
-        );
-        assert!(
-            told(&reports[0]).contains(word),
-            "{fault:?}: {}",
-            told(&reports[0])
-        );
-    }
+        caught(fault, &run(&by_adapter(&fake), &[id]).await, word);
+    });
+    futures_util::future::join_all(each).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_fault_is_caught_by_a_url_alone_too() {
-    for (fault, id, word) in [
+    let faults = [
         (Fault::HttpDate, "PLAIN-rejects-are-whole", "whole seconds"),
         (
             Fault::Status500,
@@ -197,22 +196,12 @@ async fn each_fault_is_caught_by_a_url_alone_too() {
         (Fault::CutsShort, "SRQ-03", "ended before a complete answer"),
         (Fault::Garbage, "SRQ-03", "not an HTTP answer"),
         (Fault::EndlessBody, "SRQ-03", "over 4194304 bytes"),
-    ] {
+    ];
+    let each = faults.into_iter().map(|(fault, id, word)| async move {
         let fake = start(fault).await;
-        let reports = run(&by_url(&fake), &[id]).await;
-        assert_eq!(reports.len(), 1, "{fault:?}");
-        assert_eq!(
-            reports[0].verdict,
-            Verdict::Fail,
-            "{fault:?}: {}",
-            told(&reports[0])
-        );
-        assert!(
-            told(&reports[0]).contains(word),
-            "{fault:?}: {}",
-            told(&reports[0])
-        );
-    }
+        caught(fault, &run(&by_url(&fake), &[id]).await, word);
+    });
+    futures_util::future::join_all(each).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

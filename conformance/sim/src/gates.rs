@@ -140,23 +140,15 @@ const MORE: [(&str, Option<ClientKind>, &str, Side, f64); 10] = [
 
 /// Gates that do not hold yet, with what was tried in docs/SIMULATION.md. `gates` fails on them all the same; the smoke test
 /// lets them be open and nothing else.
-pub const OPEN: [(&str, &str); 17] = [
+pub const OPEN: [(&str, &str); 10] = [
+    ("a2", "attempts"),
     ("a5", "goodput"),
-    ("a5", "critical"),
-    ("a10", "attempts"),
-    ("a10", "spike"),
-    ("b10", "avoidable_loss"),
+    ("b", "attempts"),
     ("b10", "critical"),
     ("c", "avoidable_loss"),
-    ("c", "wasted"),
-    ("d", "attempts"),
-    ("e", "goodput"),
-    // Held by the median of five seeds when it was last reckoned; on the one seed of the smoke test it has 1.2038 for 1.2.
     ("e", "attempts"),
-    ("f", "avoidable_loss"),
-    // Holds by the median (0.9969 for 0.995); on the one seed of the smoke test it has 0.9946.
-    ("f", "critical"),
-    ("f5", "goodput"),
+    // Holds by the median of five seeds (0.0197 for 0.02); on the one seed of the smoke test it has 0.0224.
+    ("e", "avoidable_loss"),
     ("f5", "avoidable_loss"),
     ("f5", "recovery_s"),
     ("chain", "attempts"),

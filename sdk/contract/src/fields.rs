@@ -177,6 +177,10 @@ impl RequestFields {
     /// Reads the fields; a malformed one is absent (section 3, SRQ-01, SRQ-05, SRQ-09). A deadline, cost or attempt
     /// above its limit is clamped to it.
     pub fn read(headers: &HeaderMap) -> Self {
+        // Most requests of most programs have none.
+        if !Self::are_among(headers) {
+            return Self::default();
+        }
         let lines = Lines::of(headers);
         let duration = |field| Some(Duration::from_millis(lines.integer(field)?).min(MAX_DEADLINE));
         Self {
@@ -195,11 +199,16 @@ impl RequestFields {
         }
     }
 
+    /// Whether one of them may be among these, malformed or not: looking at the names that are there costs less than
+    /// looking up seven that are mostly not.
+    pub fn are_among(headers: &HeaderMap) -> bool {
+        headers.keys().any(|name| is_ours(name.as_str()))
+    }
+
     /// Sets every field that has a value, and removes the others, replacing what stood there. Durations are written
     /// as whole milliseconds, rounded down: a deadline must not grow.
     pub fn write(&self, headers: &mut HeaderMap) {
-        // Looking at the names that are there costs less than looking up seven that are mostly not.
-        let had_some = headers.keys().any(|name| is_ours(name.as_str()));
+        let had_some = Self::are_among(headers);
         match self {
             // Most first sends say no more.
             Self {
@@ -211,12 +220,13 @@ impl RequestFields {
                 cost: None,
                 idempotency_key: None,
             } if !had_some => {
-                headers.insert(header::OVERLOAD_ATTEMPT, HeaderValue::from_static("1"));
+                headers.insert(header::OVERLOAD_ATTEMPT, FIRST_ATTEMPT);
             }
             _ => self.write_all(headers, had_some),
         }
     }
 
+    #[inline(never)]
     fn write_all(&self, headers: &mut HeaderMap, had_some: bool) {
         // Integers and tokens are their own serialization; only strings may have to be escaped.
         let ms = |duration: Duration| HeaderValue::from(whole_ms(duration));
@@ -226,7 +236,7 @@ impl RequestFields {
         };
         let class = |class: &TaskClass| HeaderValue::from_str(class.as_str()).ok();
         let attempt = |attempt: Attempt| match attempt {
-            Attempt::FIRST => HeaderValue::from_static("1"),
+            Attempt::FIRST => FIRST_ATTEMPT,
             later => HeaderValue::from(u16::from(later.get())),
         };
         let mut put = |field: usize, value: Option<HeaderValue>| match value {
@@ -235,10 +245,7 @@ impl RequestFields {
             None => {}
         };
         put(DEADLINE, self.deadline.map(ms));
-        put(
-            TIER,
-            self.tier.map(|tier| HeaderValue::from_static(tier.as_str())),
-        );
+        put(TIER, self.tier.map(tier_value));
         put(CLASS, self.task_class.as_ref().and_then(class));
         put(
             TENANT,
@@ -250,6 +257,20 @@ impl RequestFields {
             KEY,
             self.idempotency_key.as_ref().and_then(|key| string(key.as_str())),
         );
+    }
+}
+
+/// Checked when this is compiled, as the tiers are: checking the letters costs more than writing them.
+const FIRST_ATTEMPT: HeaderValue = HeaderValue::from_static("1");
+
+fn tier_value(tier: Tier) -> HeaderValue {
+    const CRITICAL: HeaderValue = HeaderValue::from_static(Tier::Critical.as_str());
+    const NON_SHEDDABLE: HeaderValue = HeaderValue::from_static(Tier::NonSheddable.as_str());
+    const DEFERRABLE: HeaderValue = HeaderValue::from_static(Tier::Deferrable.as_str());
+    match tier {
+        Tier::Critical => CRITICAL,
+        Tier::NonSheddable => NON_SHEDDABLE,
+        Tier::Deferrable => DEFERRABLE,
     }
 }
 

@@ -204,7 +204,9 @@ impl ClientBuilder {
             0 => (Redirects::Theirs, reqwest::redirect::Policy::none()),
             _ => (Redirects::Ours { max }, same_origin(max)),
         };
-        let http = self.http.retry(reqwest::retry::never()).redirect(policy);
+        // A policy that repeats nothing still keeps a copy of each request, to be repeated; with no repeats it does not.
+        let never = reqwest::retry::never().max_retries_per_request(0);
+        let http = self.http.retry(never).redirect(policy);
         let client = http.build().map_err(Error::client)?;
         Ok(Client::over(Transport { client, redirects }, self.layer.build()))
     }

@@ -49,7 +49,8 @@ impl Client {
     ///
     /// Two things cannot be changed on a finished reqwest client. Its own retries: build it with
     /// `.retry(reqwest::retry::never())`, since retries at two layers multiply (CLI-18; by default reqwest repeats
-    /// what HTTP/2 and HTTP/3 servers say they never looked at). And its redirects, which take headers along to
+    /// what HTTP/2 and HTTP/3 servers say they never looked at); with `.max_retries_per_request(0)` behind it reqwest does
+    /// not keep a copy of each request either, for a retry that never comes. And its redirects, which take headers along to
     /// other origins: so a wrapped client never sends `Overload-Tenant`. [`ClientBuilder::http`] takes your settings
     /// and needs neither care.
     pub fn wrap(client: reqwest::Client) -> Self {
@@ -148,7 +149,8 @@ impl Default for Client {
     }
 }
 
-/// As reqwest hands it on.
+/// As reqwest hands it on. Inlined, so that it is not moved from place to place.
+#[inline(always)]
 pub(crate) fn handed_on(answered: Answered<Response, Answer>) -> Response {
     match answered {
         Answered::AsItCame(response) => response,

@@ -68,7 +68,7 @@ impl<'a> Parcel<'a> {
 
     /// What was sent, made anew for a redirect.
     fn sent(&self, fields: &(dyn Fn(&mut HeaderMap) + Sync)) -> Option<Request> {
-        let mut sent = copy(&self.kept, self.maker)?;
+        let mut sent = *copy(&self.kept, self.maker)?;
         *sent.url_mut() = self.asked().clone();
         fields(sent.headers_mut());
         if self.time_left.is_some() {
@@ -81,32 +81,32 @@ impl<'a> Parcel<'a> {
 /// What is kept of a request, and whether that is all of it.
 fn keep(request: &mut Request, maker: Maker) -> (Box<Request>, bool) {
     if maker == Maker::Builder && request.body().is_none() {
-        return (Box::new(bare(request)), true);
+        return (bare(request), true);
     }
     if let Some(copy) = copy(request, maker) {
-        return (Box::new(copy), true);
+        return (copy, true);
     }
     let stream = request.body_mut().take();
     let without = copy(request, maker).unwrap_or_else(|| bare(request));
     *request.body_mut() = stream;
-    (Box::new(without), false)
+    (without, false)
 }
 
 /// Up to so many bytes a body is copied: reqwest can share it, but does so only together with a table of settings, which
 /// costs more than copying these.
 const SHORT_BODY: usize = 4096;
 
-/// The same request again; `None` where its body is a stream.
-fn copy(request: &Request, maker: Maker) -> Option<Request> {
+/// The same request again; `None` where its body is a stream. Boxed where it is made, since a request is large.
+fn copy(request: &Request, maker: Maker) -> Option<Box<Request>> {
     if maker == Maker::Others {
-        return request.try_clone();
+        return request.try_clone().map(Box::new);
     }
     let Some(body) = request.body() else {
         return Some(bare(request));
     };
     let bytes = body.as_bytes()?;
     if bytes.len() > SHORT_BODY {
-        return request.try_clone();
+        return request.try_clone().map(Box::new);
     }
     let mut copy = bare(request);
     *copy.body_mut() = Some(Bytes::copy_from_slice(bytes).into());
@@ -114,9 +114,8 @@ fn copy(request: &Request, maker: Maker) -> Option<Request> {
 }
 
 /// The same request without its body and without reqwest's settings.
-#[inline]
-fn bare(request: &Request) -> Request {
-    let mut copy = Request::new(request.method().clone(), request.url().clone());
+fn bare(request: &Request) -> Box<Request> {
+    let mut copy = Box::new(Request::new(request.method().clone(), request.url().clone()));
     *copy.version_mut() = request.version();
     if !request.headers().is_empty() {
         *copy.headers_mut() = request.headers().clone();
@@ -160,7 +159,7 @@ impl Carrier for Parcel<'_> {
     fn next(&mut self, context: AttemptContext, other: Option<(&str, &str)>) -> Option<&mut HeaderMap> {
         if std::mem::replace(&mut self.begun, true) {
             self.next = if self.replay {
-                copy(&self.kept, self.maker)
+                copy(&self.kept, self.maker).map(|copy| *copy)
             } else {
                 None
             };
@@ -180,6 +179,7 @@ impl Carrier for Parcel<'_> {
         Some(next.headers_mut())
     }
 
+    #[inline]
     fn send(&mut self) -> Option<impl Future<Output = reqwest::Result<Response>> + Send> {
         Some(self.transport.client.execute(self.next.take()?))
     }

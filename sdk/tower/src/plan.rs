@@ -137,17 +137,16 @@ impl Plan {
     ) -> Self {
         let headers = carrier.headers();
         let said = match dialect {
-            _ if headers.is_empty() => RequestFields::default(),
             Some(dialect) => dialect.request_fields(headers),
             None => RequestFields::read(headers),
         };
         let own_keys = match options.idempotency_key {
-            Some(_) => Vec::new(),
-            None => headers
+            None if RequestFields::are_among(headers) => headers
                 .get_all(field_name::IDEMPOTENCY_KEY)
                 .iter()
                 .cloned()
                 .collect(),
+            _ => Vec::new(),
         };
         let tenant = options
             .tenant

@@ -87,7 +87,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Hands on an answer.
+    /// Hands on an answer. Inlined, so that it is not moved from place to place.
+    #[inline(always)]
     pub(crate) fn deliver<C: Carrier>(
         &self,
         mut answer: C::Answer,

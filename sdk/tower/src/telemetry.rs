@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use holdoff_contract::{Hint, Overload};
 use holdoff_policy::{Event, Events, StopReason};
+use metrics::{Key, Level, Metadata};
 
 use crate::names;
 
@@ -125,7 +126,10 @@ impl Counters {
 
     pub(crate) fn attempt(&self, number: u32) {
         self.numbers.attempts.fetch_add(1, Ordering::Relaxed);
-        metrics::counter!(names::ATTEMPTS).increment(1);
+        // As `metrics::counter!` does it, which would hash the name anew for each call.
+        static KEY: Key = Key::from_static_name(names::ATTEMPTS);
+        static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+        metrics::with_recorder(|recorder| recorder.register_counter(&KEY, &METADATA)).increment(1);
         self.hook.tell(|observer| observer.attempt(number));
     }
 
@@ -255,7 +259,15 @@ fn millis(length: Duration) -> u64 {
 pub(crate) struct Buffer(Vec<Event>);
 
 impl Buffer {
+    #[inline]
     pub(crate) fn flush(self, counters: &Counters, waits: &mut Waits) {
+        if !self.0.is_empty() {
+            self.tell(counters, waits);
+        }
+    }
+
+    #[cold]
+    fn tell(self, counters: &Counters, waits: &mut Waits) {
         for event in self.0 {
             counters.tell(event, waits);
         }

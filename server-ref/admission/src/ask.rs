@@ -25,6 +25,8 @@ pub(crate) struct Ask {
     pub(crate) charge: Nanos,
     pub(crate) bytes: u64,
     pub(crate) may_defer: bool,
+    /// Its key tells it from others, so that the edge stops it when it asks again before its hint: it stands in a line once.
+    pub(crate) known: bool,
     /// A worker is idle and nothing is ahead.
     pub(crate) starts: bool,
     /// Nothing but its tenant's own active limit keeps it from a worker.
@@ -62,6 +64,7 @@ impl Controller {
             charge: class.charge(work.cost),
             bytes: work.bytes,
             may_defer: work.may_defer,
+            known: false,
             starts: false,
             waits_for_itself: false,
             wait: 0,

@@ -93,7 +93,10 @@ impl Controller {
         }
         self.edge.tick(now, events);
         self.ghosts.tick(now, &self.pool, &self.queues, events);
-        self.classes.iter_mut().for_each(Class::publish);
+        for class in &mut self.classes {
+            class.publish();
+            class.settle(passed);
+        }
         self.derive_bounds();
         self.compare_classes();
         let depth = (0..BACKLOG).map(|lane| self.queues.len(lane)).sum();

@@ -80,7 +80,7 @@ impl Controller {
             class_ids,
             tenants: Tenants::new(&profile),
             slots: Slots::default(),
-            queues: Queues::new(bounds.weights),
+            queues: Queues::new(bounds.weights, profile.workers),
             pool: Pool::new(&profile),
             machine: Machine::new(&profile),
             line: Line::default(),
@@ -128,7 +128,7 @@ impl Controller {
     /// Decides for a caller of whom nothing is known. Constant time, no allocation that outlives the work.
     #[expect(clippy::needless_pass_by_value, reason = "the work is handed over")]
     pub fn admit(&mut self, now: Instant, work: Work, events: &mut impl Events) -> Decision {
-        self.decide(self.nanos(now), &work, false, events)
+        self.decide(self.nanos(now), &work, None, events)
     }
 
     /// Decides for a caller that is known: the edge first, which answers `retry_throttled` to a retry that comes before its
@@ -149,9 +149,7 @@ impl Controller {
                 return Decision::Reject(self.throttle(now, &work, caller, throttle, events));
             }
         }
-        // For statistics only, as the contract has it: what comes back is no demand of newcomers.
-        let returns = caller.attempt.is_some_and(|attempt| attempt > 1);
-        let decision = self.decide(now, &work, returns, events);
+        let decision = self.decide(now, &work, Some(caller), events);
         match &decision {
             Decision::Accept { .. } | Decision::Defer { .. } => self.edge.admitted(now, caller, work.tier),
             Decision::Reject(rejection) => self.account(now, caller, work.tier, rejection),
@@ -159,12 +157,24 @@ impl Controller {
         decision
     }
 
-    fn decide(&mut self, now: Nanos, work: &Work, returns: bool, events: &mut impl Events) -> Decision {
+    fn decide(
+        &mut self,
+        now: Nanos,
+        work: &Work,
+        caller: Option<&Caller>,
+        events: &mut impl Events,
+    ) -> Decision {
         self.tenants.touch(work.tenant);
         self.count_arrival(work.class, work.tier);
-        let ask = self.ask(now, work);
-        if !returns {
-            self.demand.count(ask.charge);
+        let ask = Ask {
+            known: caller.is_some_and(|caller| caller.key.is_some()),
+            ..self.ask(now, work)
+        };
+        // For statistics only, as the contract has it: what comes back is no demand of newcomers.
+        let attempt = caller.and_then(|caller| caller.attempt);
+        if attempt.is_none_or(|attempt| attempt < 2) {
+            let class = &self.classes[usize::from(ask.class.0)];
+            self.demand.count(class.usual_part(ask.charge));
         }
         let defer = self.defers(&ask);
         let found = if defer {

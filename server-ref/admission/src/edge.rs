@@ -99,6 +99,18 @@ pub(crate) enum Throttle {
     Empty,
 }
 
+/// What a refusal said about coming back: the ends of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// To come back in it.
+    ToReturn(Nanos, Nanos),
+    /// Not to come back, since the deadline does not hold it. Who does all the same comes before the hint like anybody else: else
+    /// one that is told `no` and asks again at once finds each gap before those who wait for theirs.
+    NotToReturn(Nanos, Nanos),
+    /// Nothing that speaks for the same request sent again: only another deadline or instance would help.
+    Nothing,
+}
+
 /// A hint that was given.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hint {
@@ -257,12 +269,14 @@ impl Edge {
         if let Some(Key { hint, .. }) = known {
             let outcome = hint.judge(now);
             on_time = outcome == HintOutcome::Honoured;
-            if std::mem::take(&mut hint.open) || outcome == HintOutcome::Early {
+            let early = outcome == HintOutcome::Early;
+            if hint.open || early {
                 account.count(outcome, events);
             }
-            if outcome == HintOutcome::Early {
+            // Who comes early is still expected, if it was.
+            hint.open &= early;
+            if early {
                 account.throttled = account.throttled.saturating_add(1);
-                hint.open = true;
                 return Some(Throttle::Early {
                     after: hint.not_before - now,
                     max: hint.until.saturating_sub(now),
@@ -292,28 +306,24 @@ impl Edge {
         }
     }
 
-    /// It was refused, with this window if it may come back; `takes` where the refusal was for load.
-    pub(crate) fn refused(
-        &mut self,
-        now: Nanos,
-        caller: &Caller,
-        tier: Tier,
-        window: Option<(Nanos, Nanos)>,
-        takes: bool,
-    ) {
+    /// It was refused and told this; `takes` where the refusal was for load.
+    pub(crate) fn refused(&mut self, now: Nanos, caller: &Caller, tier: Tier, told: Told, takes: bool) {
         let id = account(caller, tier);
-        let hint = window.map(|(after, max)| Hint {
-            not_before: now.saturating_add(after),
-            until: now.saturating_add(max),
-            open: true,
-        });
+        let hint = match told {
+            Told::ToReturn(after, max) | Told::NotToReturn(after, max) => Some(Hint {
+                not_before: now.saturating_add(after),
+                until: now.saturating_add(max),
+                open: matches!(told, Told::ToReturn(..)),
+            }),
+            Told::Nothing => None,
+        };
         if let Some(account) = self.accounts.find(id, now) {
             if takes {
                 // A probe may be refused too; it takes nothing from an empty bucket.
                 account.taken = (account.taken + 1.0).min(account.burst);
                 account.refused = account.refused.saturating_add(1);
             }
-            if let Some(hint) = hint.filter(|_| caller.key.is_none()) {
+            if let Some(hint) = hint.filter(|hint| hint.open && caller.key.is_none()) {
                 account.expect(hint);
             }
         }

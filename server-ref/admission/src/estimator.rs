@@ -15,6 +15,15 @@ const WINDOW: usize = 256;
 const ALPHA: f64 = 0.02;
 /// A sample counts for at most this many means.
 const CLIP: f64 = 8.0;
+/// A class has become fast again when so many samples in a row are below its median, and their mean is below this share of its own:
+/// one of the two happens by chance, both hardly ever. Tried: the fastest quarter, and 12 samples.
+const FASTER: usize = 16;
+/// See [`FASTER`].
+const FASTER_SHARE: f64 = 0.5;
+/// Time over which the usual mean of a class is smoothed: longer than a spell of slowness that passes.
+const USUAL_OVER: f64 = 300e9;
+/// A class is slow from this multiple of its usual mean on; a mean of fifty samples swings by less.
+const SLOW_FROM: f64 = 1.25;
 /// Admissions that a share of admissions begins with.
 const GRANTED: f64 = 4.0;
 
@@ -69,8 +78,12 @@ pub(crate) struct Class {
     pub(crate) wait_error: f64,
     pub(crate) service_error: f64,
     mean: f64,
+    /// The mean over some minutes.
+    usual: f64,
     window: Vec<Nanos>,
     next: usize,
+    /// Samples in a row that were below the median.
+    fast_in_row: usize,
     /// A sample came since the quantiles were worked out.
     fresh: bool,
 }
@@ -119,8 +132,10 @@ impl Class {
             wait_error: 0.0,
             service_error: 0.0,
             mean: prior.mean as f64,
+            usual: prior.mean as f64,
             window: Vec::with_capacity(WINDOW),
             next: 0,
+            fast_in_row: 0,
             fresh: false,
         }
     }
@@ -183,10 +198,57 @@ impl Class {
             self.window[self.next] = sample as Nanos;
         }
         self.next = (self.next + 1) % WINDOW;
+        self.fast_in_row = if service.as_nanos() < u128::from(self.times.p50) {
+            self.fast_in_row + 1
+        } else {
+            0
+        };
+        if self.fast_in_row >= FASTER && self.samples > SLOW_START {
+            self.forget_slowness();
+        }
         self.fresh = true;
         if self.samples == SLOW_START {
             self.publish();
         }
+    }
+
+    /// Where the class has become fast again, what was measured before its last samples is forgotten. A window of 256 alone would
+    /// keep the slow p95 until all but twelve of the slow samples have left it, and refuse until then what can be done.
+    fn forget_slowness(&mut self) {
+        let len = self.window.len();
+        let last: Vec<Nanos> = (1..=FASTER.min(len))
+            .map(|back| self.window[(self.next + len - back) % len])
+            .collect();
+        let mean = last.iter().map(|sample| *sample as f64).sum::<f64>() / last.len() as f64;
+        if mean > FASTER_SHARE * self.mean {
+            return;
+        }
+        self.mean = mean;
+        self.times.mean = self.mean as Nanos;
+        self.fast_in_row = 0;
+        self.fresh = true;
+        self.next = last.len();
+        self.window.clear();
+        self.window.extend(last);
+        self.publish();
+    }
+
+    /// Lets the usual mean follow, by the tick.
+    pub(crate) fn settle(&mut self, passed: Nanos) {
+        let weight = if self.in_slow_start() {
+            1.0
+        } else {
+            1.0 - (-(passed as f64) / USUAL_OVER).exp()
+        };
+        self.usual += weight * (self.mean - self.usual);
+    }
+
+    /// What of a charge the class would take if it were as fast as it usually is.
+    pub(crate) fn usual_part(&self, charge: Nanos) -> Nanos {
+        if self.mean < self.usual * SLOW_FROM {
+            return charge;
+        }
+        (charge as f64 * self.usual / self.mean) as Nanos
     }
 
     /// A task of a class that ran into its limit took at least this long.
@@ -325,6 +387,45 @@ mod tests {
         let mean = c.times.mean;
         c.sample_held(0, ms(10_000), 4);
         assert_eq!(c.times.mean, mean);
+    }
+
+    #[test]
+    fn a_class_that_has_become_fast_again_is_so_after_sixteen_samples_and_luck_is_not_enough() {
+        let mut c = class(100.0, 150.0);
+        (0..300).for_each(|n| c.sample(n, ms(500 + n % 200)));
+        c.publish();
+        (0..15).for_each(|n| c.sample(n, ms(100)));
+        assert!(c.times.p95 > 500_000_000, "{:?}", c.times);
+        c.sample(15, ms(100));
+        assert_eq!((c.times.mean, c.times.p95), (100_000_000, 100_000_000));
+        // Below the median, but not by half.
+        let mut c = class(100.0, 150.0);
+        (0..300).for_each(|n| c.sample(n, ms(60 + n % 80)));
+        c.publish();
+        (0..16).for_each(|n| c.sample(n, ms(70)));
+        c.publish();
+        assert!(c.times.p95 > 130_000_000, "{:?}", c.times);
+    }
+
+    #[test]
+    fn a_spell_of_slowness_is_not_usual_and_what_lasts_becomes_it() {
+        const SECOND: Nanos = 1_000_000_000;
+        let mut c = class(100.0, 150.0);
+        let minute = |c: &mut Class, takes| {
+            for n in 0..60 {
+                (0..10).for_each(|_| c.sample(n, ms(takes)));
+                c.settle(SECOND);
+            }
+        };
+        minute(&mut c, 100);
+        assert_eq!(c.usual_part(100_000_000), 100_000_000);
+        minute(&mut c, 300);
+        let part = c.usual_part(c.times.mean);
+        assert!((100_000_000..160_000_000).contains(&part), "{part}");
+        (0..20).for_each(|_| minute(&mut c, 300));
+        assert_eq!(c.usual_part(300_000_000), 300_000_000);
+        minute(&mut c, 100);
+        assert_eq!(c.usual_part(100_000_000), 100_000_000);
     }
 
     #[test]

@@ -140,6 +140,7 @@ impl Controller {
             charge: slot.charge,
             bytes: slot.bytes,
             may_defer: false,
+            known: false,
             starts: false,
             waits_for_itself: false,
             wait: 0,

@@ -10,6 +10,14 @@ use crate::slots::Nanos;
 /// line do not come back, and most of it for deferrable work, which alone has the patience to use a long line. Tried in the
 /// simulator: 0.5, 0.7, 0.8 sends more attempts for the same goodput; 0.3, 0.4, 0.5 leaves workers idle after a stampede.
 const PACE: [f64; 3] = [0.3, 0.2, 0.8];
+/// Pace of those that were told the ceiling, in capacities. They come back over half of it, unbooked in their tier's line: more
+/// of them than this would meet a full house again. Tried: 0.7 and 1.5; none at all gives 1.46 attempts a call at ten times the
+/// load for 1.34.
+const BEHIND_PACE: f64 = 1.0;
+/// The line behind the ceiling of the last tier, deferrable, which alone has the patience for it.
+pub(crate) const BEHIND: usize = PACE.len();
+/// Lines: one a tier, and the one behind the ceiling.
+pub(crate) const LINES: usize = PACE.len() + 1;
 /// Least distance of the line from now.
 pub(crate) const LEAST: Nanos = 250_000_000;
 /// Fraction of a hint over which callers refused at the same place are scattered (SRV-11).
@@ -20,10 +28,10 @@ const WIDTH: Nanos = 50_000_000;
 const GREATEST_WIDTH: Nanos = 60_000_000_000;
 const MS: Nanos = 1_000_000;
 
-/// The end of the line of each tier.
+/// The end of each line.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    until: [Nanos; 3],
+    until: [Nanos; LINES],
     drawn: u64,
 }
 
@@ -31,6 +39,7 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     pub(crate) now: Nanos,
+    /// A tier, or [`BEHIND`].
     pub(crate) tier: usize,
     /// Distance at which the line begins: max(0.25 s, wait - W).
     pub(crate) base: Nanos,
@@ -52,6 +61,11 @@ pub(crate) struct Window {
 pub(crate) fn step(tier: usize, mean: Nanos, workers: u32, spare: f64) -> Nanos {
     let pace = PACE[tier] * if tier + 1 == PACE.len() { spare } else { 1.0 };
     (mean as f64 / (pace * f64::from(workers.max(1)))) as Nanos
+}
+
+/// Time one task of this length takes in the line behind the ceiling.
+pub(crate) fn step_behind(mean: Nanos, workers: u32) -> Nanos {
+    (mean as f64 / (BEHIND_PACE * f64::from(workers.max(1)))) as Nanos
 }
 
 /// The latest start of a window for a place: see [`Line::window`].
@@ -179,6 +193,27 @@ mod tests {
         assert!(line.place(at(1, 100), own) >= CEILING - 200 * MS);
         let first = reject(&mut line, at(2, 100), &mut 0) / MS;
         assert!(first <= 350, "{first}");
+    }
+
+    #[test]
+    fn the_line_behind_the_ceiling_begins_there_and_takes_nothing_of_the_tiers() {
+        let (mut line, mut own) = (Line::default(), [0; LINES]);
+        let behind = At {
+            tier: BEHIND,
+            base: CEILING,
+            step: step_behind(100 * MS, 4),
+            ..at(1, 100)
+        };
+        for n in 0..40 {
+            assert_eq!(line.place(behind, own[BEHIND]), CEILING + n * 25 * MS);
+            line.book(behind, &mut own[BEHIND]);
+        }
+        assert_eq!(line.place(at(1, 100), own[2]), LEAST);
+        let later = At {
+            now: behind.now + 600 * MS,
+            ..behind
+        };
+        assert_eq!(line.place(later, own[BEHIND]), CEILING + 400 * MS);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use holdoff_contract::{Code, Hint, Overload, Retry, Scope, Tier};
 
 use crate::ask::Ask;
 use crate::bounds::whole;
-use crate::edge::Throttle;
+use crate::edge::{Throttle, Told};
 use crate::judge::Findings;
 use crate::line::{self, At, LEAST, Line, Window};
 use crate::slots::{Nanos, Slot};
@@ -30,12 +30,17 @@ impl Controller {
         let place = general.max(own);
         let ceiling = self.bounds.ceiling;
         let window = self.line.window(place, self.bounds.floor, ceiling);
-        let retry = if self.holds(ask, window.after) {
+        let retry = if self.holds(ask, window.after.max(self.turn(ask, place))) {
             code.default_retry()
         } else {
             code.default_retry().max(Retry::No)
         };
-        if retry == Retry::After && place < ceiling {
+        if retry == Retry::After && place >= ceiling {
+            if let Some(at) = self.behind(ask) {
+                let end = &mut self.tenants[ask.tenant.0].line[at.tier];
+                self.line.book(at, end);
+            }
+        } else if retry == Retry::After {
             let end = &mut self.tenants[ask.tenant.0].line[at.tier];
             if found.general {
                 self.line.book(at, end);
@@ -62,7 +67,31 @@ impl Controller {
         let at = self.at(ask, 0);
         let place = self.line.place(at, self.tenants[ask.tenant.0].line[at.tier]);
         let after = line::latest(place, self.bounds.floor, self.bounds.ceiling);
-        self.holds(ask, after)
+        self.holds(ask, after.max(self.turn(ask, place)))
+    }
+
+    /// Its turn behind the ceiling, where its place in its tier's line is at the ceiling; else zero. Nothing is booked there, so
+    /// who is told the ceiling stands somewhere behind it: whose deadline cannot hold that would come back for nothing.
+    fn turn(&self, ask: &Ask, place: Nanos) -> Nanos {
+        match self.behind(ask) {
+            Some(at) if place >= self.bounds.ceiling => {
+                self.line.place(at, self.tenants[ask.tenant.0].line[at.tier])
+            }
+            _ => 0,
+        }
+    }
+
+    /// The line behind the ceiling, for whom it is: deferrable work that is known by its key. Without a key each refusal of one
+    /// that hammers would take a place, and everybody else would be told not to come back.
+    fn behind(&self, ask: &Ask) -> Option<At> {
+        let mean = self.classes[usize::from(ask.class.0)].times.mean;
+        (ask.known && ask.tier == Tier::Deferrable).then(|| At {
+            now: ask.now,
+            tier: line::BEHIND,
+            base: self.bounds.ceiling,
+            step: line::step_behind(mean, self.pool.workers),
+            tenants: self.tenants.active(),
+        })
     }
 
     /// Does its caller's deadline hold a return after this? One that its caller did not name forbids no return.
@@ -71,8 +100,10 @@ impl Controller {
         ask.deadline_of == DeadlineOf::Class || after.saturating_add(p95) < ask.remaining
     }
 
+    /// What one booking takes. Of all workers, held or not: how long those are held is in the wait, where the line begins, and who
+    /// comes back after that meets them. A line at the pace of a pool that stands still ends beyond anybody's patience.
     fn step(&self, tier: usize, mean: Nanos) -> Nanos {
-        line::step(tier, mean, self.pool.effective, self.demand.spare())
+        line::step(tier, mean, self.pool.workers, self.demand.spare())
     }
 
     /// The refusal of what has a place when the instance goes: the window that the door gives to new work meanwhile, another
@@ -116,7 +147,9 @@ impl Controller {
         let (window, place) = match throttle {
             Throttle::Early { after, max } => (line::left(after, max, self.bounds.floor), None),
             Throttle::Empty => {
-                let place = self.line.place(at, self.tenants[work.tenant.0].line[tier]);
+                // The tier's line does not know of it, so it moves at the pace of its own.
+                let own = self.tenants[work.tenant.0].line[tier];
+                let place = self.line.place(at, own).max(Line::own_place(at, own));
                 let window = self.line.window(place, self.bounds.floor, self.bounds.ceiling);
                 (window, Some(place).filter(|place| *place < self.bounds.ceiling))
             }
@@ -129,8 +162,8 @@ impl Controller {
             Line::book_own(at, &mut self.tenants[work.tenant.0].line[tier]);
         }
         if throttle == Throttle::Empty && holds {
-            let window = Some((window.after, window.max));
-            self.edge.refused(now, caller, work.tier, window, false);
+            let told = Told::ToReturn(window.after, window.max);
+            self.edge.refused(now, caller, work.tier, told, false);
         }
         self.rejection(code, retry, work.tier, window, None, None)
     }
@@ -138,15 +171,18 @@ impl Controller {
     /// Tells the edge of a refusal by the test.
     pub(crate) fn account(&mut self, now: Nanos, caller: &Caller, tier: Tier, rejection: &Rejection) {
         let overload = &rejection.overload;
-        let window = match overload.hint {
-            Hint::Window { delay, max } if overload.retry == Retry::After => Some((whole(delay), whole(max))),
-            _ => None,
-        };
         let own_fault = matches!(
             overload.code,
             Some(Code::Draining | Code::DeadlineUnattainable | Code::DeadlineExpired)
         );
-        self.edge.refused(now, caller, tier, window, !own_fault);
+        let told = match overload.hint {
+            Hint::Window { delay, max } if overload.retry == Retry::After => {
+                Told::ToReturn(whole(delay), whole(max))
+            }
+            Hint::Window { delay, max } if !own_fault => Told::NotToReturn(whole(delay), whole(max)),
+            _ => Told::Nothing,
+        };
+        self.edge.refused(now, caller, tier, told, !own_fault);
     }
 
     fn at(&self, ask: &Ask, until: Nanos) -> At {

@@ -25,7 +25,7 @@ impl Controller {
         self.reload_classes(&profile)?;
         let now = self.nanos(now);
         self.bounds = Bounds::new(&profile);
-        self.queues.reweigh(self.bounds.weights);
+        self.queues.reweigh(self.bounds.weights, profile.workers);
         self.ghosts.idle(now, &self.pool);
         self.pool.reload(&profile);
         self.machine.reload(&profile);

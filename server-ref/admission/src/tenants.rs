@@ -10,6 +10,7 @@ use hashbrown::HashTable;
 use holdoff_contract::Tier;
 
 use crate::TenantId;
+use crate::line::LINES;
 use crate::profile::{Profile, TenantLimits};
 use crate::slots::{NONE, Nanos};
 
@@ -57,7 +58,7 @@ pub(crate) struct Tenant {
     pub(crate) work_limit: Nanos,
     pub(crate) turns: [Turn; LANES],
     /// End of its own line, a tier.
-    pub(crate) line: [Nanos; 3],
+    pub(crate) line: [Nanos; LINES],
     /// Critical work it may still send while others wait.
     pub(crate) critical: Bucket,
     pub(crate) lanes: [SubQueue; LANES],
@@ -119,7 +120,7 @@ impl Tenant {
                 .map_or(Nanos::MAX, |ms| ms.saturating_mul(1_000_000)),
             turns: [Turn::default(); LANES],
             lanes: [empty; LANES],
-            line: [0; 3],
+            line: [0; LINES],
             critical: Bucket::default(),
             seen: 0,
             epoch: 0,

@@ -61,6 +61,36 @@ fn a_keyed_retry_at_once_is_throttled_with_what_is_left_of_its_hint() {
 }
 
 #[test]
+fn who_is_told_not_to_come_back_and_asks_again_at_once_is_early_too_and_is_not_missed() {
+    let mut w = full();
+    let first = w.ask_as("first", req("t", 20).within(100), keyed(7));
+    assert_eq!(first.code(), Some(Code::ConcurrencyLimit));
+    assert_eq!(first.refusal().overload.retry, Retry::No);
+    let (after, max) = hint(&first);
+    w.held = false;
+    w.advance(after - 50);
+    let early = w.ask_as("finds the gap", req("t", 20).within(60_000), keyed(7));
+    assert_eq!(early.code(), Some(Code::RetryThrottled));
+    w.advance(50);
+    w.ask_as("after its hint", req("t", 20).within(60_000), keyed(7))
+        .key();
+    let mut other = full();
+    let told = other.ask_as("first", req("t", 20).within(100), keyed(8));
+    assert_eq!(told.refusal().overload.retry, Retry::No);
+    other.advance(max + 20_000);
+    let gone = |event: &Event| {
+        matches!(
+            event,
+            Event::HintEnded {
+                outcome: HintOutcome::NoReturn,
+                ..
+            }
+        )
+    };
+    assert!(!other.events.iter().any(gone), "nobody waits for it");
+}
+
+#[test]
 fn an_operation_that_was_admitted_is_not_early_any_more() {
     let mut w = full();
     assert!(w.ask_as("first", req("t", 20), keyed(7)).code().is_some());

@@ -5,6 +5,7 @@ mod common;
 use std::collections::HashSet;
 
 use common::{World, req};
+use holdoff_admission::Caller;
 use holdoff_contract::{Code, Retry};
 
 const SLOW: &str = r#"{"workers":2,"queue":4,"classes":{"t":{"mean_ms":100,"p95_ms":150,"deadline_ms":2000}},
@@ -75,6 +76,36 @@ fn at_the_ceiling_the_window_widens_and_nothing_more_is_booked() {
     while w.ask("fill", req("t", 100).within(60_000)).code().is_none() {}
     let next = w.ask("x", req("t", 100).within(600_000)).window().0;
     assert!(next < 3_000, "{next}");
+}
+
+#[test]
+fn behind_the_ceiling_each_known_call_takes_one_place_and_whose_deadline_cannot_hold_it_is_told_no() {
+    let mut w = full(SLOW);
+    let keyed = |key: u64| Caller {
+        id: key,
+        key: Some(key),
+        attempt: None,
+    };
+    for _ in 0..2_000 {
+        let _ = w.ask("anybody", req("t", 100).within(600_000));
+    }
+    let retry = |w: &mut World, key, within| {
+        let answer = w.ask_as("x", req("t", 100).within(within), keyed(key));
+        assert!(answer.window().0 <= 30_000, "{:?}", answer.window());
+        answer.refusal().overload.retry
+    };
+    // A hundred tasks of 100 ms on two workers: the next would be served five seconds behind the ceiling.
+    for key in 0..100 {
+        assert_eq!(retry(&mut w, key, 600_000), Retry::After, "{key}");
+    }
+    for _ in 0..1_000 {
+        // Early, so that it takes no other place.
+        retry(&mut w, 0, 600_000);
+    }
+    assert_eq!(retry(&mut w, 1_000, 34_000), Retry::No);
+    assert_eq!(retry(&mut w, 1_001, 37_000), Retry::After);
+    let unknown = w.ask("without a key", req("t", 100).within(34_000));
+    assert_eq!(unknown.refusal().overload.retry, Retry::After);
 }
 
 #[test]

@@ -137,6 +137,15 @@ impl Product {
     }
 }
 
+/// A hash of a small number, as an adapter hashes names (the finalizer of splitmix64). The tables of the edge choose a row by
+/// the upper half: numbers as they are would all share one.
+const fn hash(n: u64) -> u64 {
+    let n = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    n ^ (n >> 31)
+}
+
 /// The dense half of a key.
 pub(crate) fn index(key: u64) -> usize {
     (key & u64::from(u32::MAX)) as usize
@@ -169,8 +178,8 @@ impl Door for Product {
             Edge::Off => self.controller.admit(instant, work, &mut ()),
             Edge::On => {
                 let caller = Caller {
-                    id: u64::from(ask.caller),
-                    key: Some(u64::from(ask.call)),
+                    id: hash(u64::from(ask.caller)),
+                    key: Some(hash(u64::from(ask.call))),
                     attempt: u8::try_from(ask.attempt).ok(),
                 };
                 self.controller.admit_from(instant, work, &caller, &mut ())
