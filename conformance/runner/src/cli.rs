@@ -176,8 +176,8 @@ struct Common {
     /// Stop at the first failure
     #[arg(long)]
     fail_fast: bool,
-    /// How many seconds the program may take to start, 1 to 3600: an adapter until it answers `hello` (300 by default, since it
-    /// may be compiled first), a server at a URL until it listens (5 by default)
+    /// How many seconds the program may take to start, 1 to 3600. [default: 300] for an adapter until it answers `hello`, since it
+    /// may be compiled first; [default: 5] for a server at a URL until it listens
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = check::whole(1..=3600_u64))]
     start_limit: Option<u64>,
     /// How many cases that measure no time run side by side, 1 to 64

@@ -151,6 +151,14 @@ done"#
     says(&ran, 1, &["refused `fixture`: stuck", LAST_WORDS]);
 }
 
+/// A port that is taken and where nobody listens: unlike a port that was let go, nobody else can get it meanwhile.
+fn bound() -> (tokio::net::TcpSocket, std::net::SocketAddr) {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 1], 0).into()).expect("a port");
+    let place = socket.local_addr().expect("bound");
+    (socket, place)
+}
+
 /// Answers 404 to everything.
 fn answer_all(listener: TcpListener) {
     std::thread::spawn(move || {
@@ -166,9 +174,7 @@ fn answer_all(listener: TcpListener) {
 
 #[test]
 fn a_start_that_leads_nowhere_is_one_sentence_with_the_end_of_stderr() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let closed = free.local_addr().expect("bound");
-    drop(free);
+    let (_bound, closed) = bound();
     let nobody = format!(r#""url":"http://{closed}""#);
     for (answer, why) in [
         (r#""ok":true"#, "the answer to `start` has no url"),
@@ -258,13 +264,19 @@ fn a_server_that_listens_and_never_answers_is_known_after_one_look() {
 
 #[test]
 fn a_server_that_starts_beside_the_run_is_waited_for() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let place = free.local_addr().expect("bound");
-    drop(free);
-    let (_never, later) = std::sync::mpsc::channel::<()>();
+    let (socket, place) = bound();
     std::thread::spawn(move || {
-        let _ = later.recv_timeout(Duration::from_secs(1));
-        answer_all(TcpListener::bind(place).expect("the port is still free"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let listener = socket
+                .listen(64)
+                .expect("it listens")
+                .into_std()
+                .expect("a listener");
+            listener.set_nonblocking(false).expect("it blocks");
+            answer_all(listener);
+        });
     });
     let ran = runner(&[
         "server",
