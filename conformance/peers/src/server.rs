@@ -265,7 +265,7 @@ impl<E: Edge> Adapter for ServerAdapter<E> {
             "role": "server",
             "implementation": {"name": "holdoff-server", "version": env!("CARGO_PKG_VERSION")},
             "contract_versions": [1],
-            "capabilities": ["hold_workers", "freeze_controller", "force_state", "drain", "force_reject", "degraded",
+            "capabilities": ["admission", "hold_workers", "freeze_controller", "force_state", "drain", "force_reject", "degraded",
                 "trust", "panic_work", "crash", "idempotency", "retry_throttle", "admin_page", "openapi", "grease",
                 "foreign_deadlines"],
         })

@@ -27,6 +27,7 @@ const CAPABILITIES: &[&str] = &[
     "vocabulary",
     "tracing",
     "grpc",
+    "admission",
     "hold_workers",
     "panic_work",
     "freeze_controller",

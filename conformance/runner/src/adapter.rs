@@ -5,10 +5,14 @@
 //! kept stderr have a length, and the first break of the protocol ends the process: what it says afterwards is
 //! worth nothing.
 
+mod end;
 mod error;
+mod hello;
+mod place;
 mod pool;
 
 pub use error::{AdapterError, Tail};
+pub use hello::{Hello, Implementation};
 pub use pool::AdapterPool;
 
 use std::collections::HashMap;
@@ -16,7 +20,6 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -24,9 +27,12 @@ use tokio::sync::oneshot;
 
 use crate::case::Role;
 use crate::lock::lock;
+use end::BadEnds;
 
 /// The protocol version that this runner speaks.
 pub const PROTOCOL: u64 = 1;
+/// What a program says to a command that it does not know (ADAPTER.md).
+pub(crate) const UNKNOWN_COMMAND: &str = "unknown_command";
 /// The longest line that is read from a program.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 /// How much of the end of stderr is kept.
@@ -39,6 +45,8 @@ pub const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 pub const MAX_RESTARTS: u32 = 8;
 /// How long the end of a dead program's stderr is waited for.
 const LAST_WORDS_LIMIT: Duration = Duration::from_millis(500);
+/// A stderr on which nothing came for this long has said what it had to say.
+const QUIET: Duration = Duration::from_millis(20);
 /// How long a program may take to go away after `stop`.
 pub const STOP_LIMIT: Duration = Duration::from_secs(3);
 
@@ -66,43 +74,17 @@ impl AdapterCommand {
     }
 }
 
-/// What a program says about itself.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Hello {
-    /// The protocol version; must be [`PROTOCOL`].
-    pub protocol: u64,
-    /// `client`, `server` or `relay`.
-    pub role: String,
-    /// Name and version, for the report.
-    pub implementation: Implementation,
-    /// The contract versions that it speaks; must hold 1.
-    #[serde(default)]
-    pub contract_versions: Vec<u64>,
-    /// What it can do.
-    #[serde(default)]
-    pub capabilities: Vec<String>,
-}
-
-/// Name and version of a program under test.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
-pub struct Implementation {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    #[serde(default)]
-    pub version: String,
-    /// How it is configured, in its own words; a survey shows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub configuration: Option<String>,
-}
-
 #[derive(Debug, Default)]
 struct State {
     pending: HashMap<String, oneshot::Sender<Map<String, Value>>>,
     next_id: u64,
     /// Set once; from then on nothing is sent any more.
     ended: Option<End>,
+    /// Somebody was told how it ended, so that it is in the report.
+    told: bool,
     stderr: Vec<u8>,
+    /// Bytes of stderr in all.
+    said: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +103,8 @@ pub struct Adapter {
     state: Arc<Mutex<State>>,
     stdin: tokio::sync::Mutex<Option<ChildStdin>>,
     child: tokio::sync::Mutex<Child>,
+    /// Where a bad end is written down.
+    ends: Arc<BadEnds>,
 }
 
 /// A command that was sent and whose reply is awaited.
@@ -159,23 +143,24 @@ impl Adapter {
         let words = tokio::spawn(keep_tail(stderr, Arc::clone(&state)));
         tokio::spawn(read_replies(stdout, words, Arc::clone(&state)));
         let mut adapter = Self {
-            hello: Hello {
-                protocol: 0,
-                role: String::new(),
-                implementation: Implementation::default(),
-                contract_versions: Vec::new(),
-                capabilities: Vec::new(),
-            },
+            hello: Hello::default(),
             state,
             stdin: tokio::sync::Mutex::new(Some(stdin)),
             child: tokio::sync::Mutex::new(child),
+            ends: Arc::default(),
         };
         let greeting = serde_json::json!({"cmd": "hello", "protocol": PROTOCOL});
         let reply = adapter
             .request(greeting, limit)
             .await
             .map_err(|error| AdapterError::Start(error.to_string()))?;
-        adapter.hello = check_hello(reply, role)?;
+        adapter.hello = match Hello::read(reply, role) {
+            Ok(hello) => hello,
+            Err(what) => {
+                let stderr = adapter.last_words().await;
+                return Err(AdapterError::Start(format!("{what}{stderr}")));
+            }
+        };
         Ok(adapter)
     }
 
@@ -199,16 +184,40 @@ impl Adapter {
         Tail(String::from_utf8_lossy(&lock(&self.state).stderr).into_owned())
     }
 
+    /// The same, once it has been quiet for a moment: it is read beside the replies, and what was said before one may come in
+    /// after it.
+    pub(crate) async fn last_words(&self) -> Tail {
+        let said = || lock(&self.state).said;
+        let quiet = async {
+            let mut before = said();
+            loop {
+                tokio::time::sleep(QUIET).await;
+                let now = said();
+                if now == before {
+                    return;
+                }
+                before = now;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORDS_LIMIT, quiet).await;
+        self.stderr_tail()
+    }
+
     /// Sends a command (an object with `cmd`, without `id`).
     ///
     /// # Errors
     /// The program has ended or does not read.
-    pub async fn send(&self, mut command: Value) -> Result<Pending, AdapterError> {
-        let name = command
-            .get("cmd")
-            .and_then(Value::as_str)
-            .unwrap_or("?")
-            .to_owned();
+    pub async fn send(&self, command: Value) -> Result<Pending, AdapterError> {
+        let name = name_of(&command);
+        match self.write(command).await {
+            Written::Sent(pending) => Ok(pending),
+            Written::Ended => Err(self.ended(&name).await),
+            Written::NotRead => Err(self.hung(&name, COMMAND_LIMIT)),
+        }
+    }
+
+    async fn write(&self, mut command: Value) -> Written {
+        let name = name_of(&command);
         let (sender, reply) = oneshot::channel();
         let id = {
             let mut state = lock(&self.state);
@@ -221,7 +230,7 @@ impl Adapter {
             })
         };
         let Some(id) = id else {
-            return Err(self.ended(&name).await);
+            return Written::Ended;
         };
         command["id"] = Value::String(id.clone());
         let line = format!("{command}\n");
@@ -233,13 +242,13 @@ impl Adapter {
             }
         };
         match tokio::time::timeout(COMMAND_LIMIT, write).await {
-            Ok(true) => Ok(Pending {
+            Ok(true) => Written::Sent(Pending {
                 id,
                 command: name,
                 reply,
             }),
-            Ok(false) => Err(self.ended(&name).await),
-            Err(_) => Err(self.hung(&name, COMMAND_LIMIT)),
+            Ok(false) => Written::Ended,
+            Err(_) => Written::NotRead,
         }
     }
 
@@ -254,7 +263,16 @@ impl Adapter {
                 None | Some(Value::Null) => Ok(reply),
                 Some(error) => {
                     let error = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
-                    Err(AdapterError::Refused { command, error })
+                    // The protocol's own word for what it does not offer needs no explanation.
+                    let stderr = match error.as_str() {
+                        UNKNOWN_COMMAND => self.stderr_tail(),
+                        _ => self.last_words().await,
+                    };
+                    Err(AdapterError::Refused {
+                        command,
+                        error,
+                        stderr,
+                    })
                 }
             },
             Ok(Err(_)) => Err(self.ended(&command).await),
@@ -264,6 +282,26 @@ impl Adapter {
                 Err(error)
             }
         }
+    }
+
+    /// As [`Adapter::reply`], where `left` is what is left of a case that may take `limit` in all.
+    ///
+    /// # Errors
+    /// The same; a miss names the limit of the case, which is the one that somebody has set.
+    pub(crate) async fn reply_in_case(
+        &self,
+        pending: Pending,
+        left: Duration,
+        limit: Duration,
+    ) -> Result<Map<String, Value>, AdapterError> {
+        self.reply(pending, left).await.map_err(|error| match error {
+            AdapterError::Hung { command, stderr, .. } => AdapterError::OutOfTime {
+                command,
+                limit_ms: limit.as_millis(),
+                stderr,
+            },
+            other => other,
+        })
     }
 
     /// Sends a command and awaits its reply.
@@ -278,34 +316,10 @@ impl Adapter {
     /// Sends a command and waits until it is answered, whatever the answer is. False when there will be none. Unlike
     /// [`Adapter::request`] it has no limit and kills nobody: it only looks.
     pub(crate) async fn answers(&self, command: Value) -> bool {
-        match self.send(command).await {
-            Ok(pending) => pending.reply.await.is_ok(),
-            Err(_) => false,
+        match self.write(command).await {
+            Written::Sent(pending) => pending.reply.await.is_ok(),
+            Written::Ended | Written::NotRead => false,
         }
-    }
-
-    /// Ends the program: `stop`, then the end of its stdin, then a kill. Never waits longer than [`STOP_LIMIT`] twice.
-    pub async fn stop(&self) {
-        if self.is_alive()
-            && let Ok(pending) = self.send(serde_json::json!({"cmd": "stop"})).await
-        {
-            let _ = tokio::time::timeout(STOP_LIMIT, pending.reply).await;
-        }
-        self.stdin.lock().await.take();
-        let mut child = self.child.lock().await;
-        if tokio::time::timeout(STOP_LIMIT, child.wait()).await.is_err() {
-            kill_group(&child);
-            let _ = child.kill().await;
-        }
-    }
-
-    /// Ends the process at once.
-    pub(crate) async fn kill(&self) {
-        end(&self.state, End::Killed); // first: its pipes close with it, and that is then no news
-        self.stdin.lock().await.take();
-        let mut child = self.child.lock().await;
-        kill_group(&child);
-        let _ = child.kill().await;
     }
 
     fn hung(&self, command: &str, limit: Duration) -> AdapterError {
@@ -317,7 +331,11 @@ impl Adapter {
     }
 
     async fn ended(&self, command: &str) -> AdapterError {
-        let ended = lock(&self.state).ended.clone();
+        let ended = {
+            let mut state = lock(&self.state);
+            state.told = true;
+            state.ended.clone()
+        };
         let how = match &ended {
             Some(End::Broke(_)) => String::new(),
             Some(End::Killed) => "was killed by this runner".to_owned(),
@@ -333,63 +351,23 @@ impl Adapter {
             },
         }
     }
-
-    /// How a program ended that closed its pipes: the process itself may take a moment longer.
-    async fn last_breath(&self) -> String {
-        let wait = async { self.child.lock().await.wait().await };
-        match tokio::time::timeout(LAST_WORDS_LIMIT, wait).await {
-            Ok(Ok(status)) => format!("ended ({status})"),
-            Ok(Err(error)) => format!("ended (its exit status cannot be read: {error})"),
-            Err(_) => "closed its pipes without ending".to_owned(),
-        }
-    }
 }
 
-impl Drop for Adapter {
-    fn drop(&mut self) {
-        kill_group(self.child.get_mut());
-    }
+/// What became of a command that was to be sent.
+enum Written {
+    Sent(Pending),
+    /// There is nobody any more to send it to.
+    Ended,
+    /// It was not read within [`COMMAND_LIMIT`].
+    NotRead,
 }
 
-/// Kills a program and whatever it started. Does nothing once it has been reaped, so that no other process that got
-/// its number is hit.
-fn kill_group(child: &Child) {
-    #[cfg(unix)]
-    if let Some(pid) = child
-        .id()
-        .and_then(|id| i32::try_from(id).ok())
-        .and_then(rustix::process::Pid::from_raw)
-    {
-        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
-    }
-    #[cfg(not(unix))]
-    let _ = child; // the leader alone is killed by its owner
-}
-
-fn check_hello(reply: Map<String, Value>, role: Role) -> Result<Hello, AdapterError> {
-    let start = |what: String| AdapterError::Start(what);
-    let hello: Hello = serde_json::from_value(Value::Object(reply))
-        .map_err(|error| start(format!("its answer to `hello` is not one: {error}")))?;
-    if hello.protocol != PROTOCOL {
-        return Err(start(format!(
-            "it speaks protocol {}; this runner speaks {PROTOCOL}",
-            hello.protocol
-        )));
-    }
-    if hello.role != role.word() {
-        return Err(start(format!(
-            "its role is {:?}; asked for was {:?}",
-            hello.role,
-            role.word()
-        )));
-    }
-    if !hello.contract_versions.contains(&1) {
-        return Err(start(format!(
-            "contract_versions is {:?}; 1 is not among them",
-            hello.contract_versions
-        )));
-    }
-    Ok(hello)
+fn name_of(command: &Value) -> String {
+    command
+        .get("cmd")
+        .and_then(Value::as_str)
+        .unwrap_or("?")
+        .to_owned()
 }
 
 fn end(state: &Mutex<State>, why: End) {
@@ -473,6 +451,7 @@ async fn keep_tail(mut stderr: impl AsyncRead + Unpin, state: Arc<Mutex<State>>)
     let mut chunk = [0_u8; 4096];
     while let Ok(n @ 1..) = stderr.read(&mut chunk).await {
         let mut state = lock(&state);
+        state.said += n as u64;
         state.stderr.extend_from_slice(&chunk[..n]);
         let over = state.stderr.len().saturating_sub(STDERR_TAIL_BYTES);
         state.stderr.drain(..over);

@@ -176,9 +176,10 @@ struct Common {
     /// Stop at the first failure
     #[arg(long)]
     fail_fast: bool,
-    /// How many seconds the adapter may take to start and answer `hello`, 1 to 3600; it may be compiled first
-    #[arg(long, value_name = "SECONDS", default_value_t = adapter::HELLO_LIMIT.as_secs(), allow_negative_numbers = true, value_parser = check::whole(1..=3600_u64))]
-    start_limit: u64,
+    /// How many seconds the program may take to start, 1 to 3600. [default: 300] for an adapter until it answers `hello`, since it
+    /// may be compiled first; [default: 5] for a server at a URL until it listens
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = check::whole(1..=3600_u64))]
+    start_limit: Option<u64>,
     /// How many cases that measure no time run side by side, 1 to 64
     #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_parser = check::whole(1..=run::MAX_JOBS))]
     jobs: usize,
@@ -221,7 +222,7 @@ async fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<u8>
             let server = match (server, url) {
                 (Some(server), _) => At::Adapter(server),
                 (None, Some(url)) => {
-                    check::listens("--url", &url).await?;
+                    check::listens("--url", &url, common.start_limit(check::LISTEN_LIMIT)).await?;
                     At::Url {
                         url,
                         metrics_url: None,
@@ -261,9 +262,10 @@ async fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<u8>
             ..
         } => {
             common.profile.get_or_insert(Profile::ServerCore);
-            check::listens("--url", &url).await?;
+            let limit = common.start_limit(check::LISTEN_LIMIT);
+            check::listens("--url", &url, limit).await?;
             if let Some(metrics_url) = &metrics_url {
-                check::listens("--metrics-url", metrics_url).await?;
+                check::listens("--metrics-url", metrics_url, limit).await?;
             }
             one("server", At::Url { url, metrics_url }, common, interrupt).await
         }
@@ -296,6 +298,11 @@ struct Judged {
 }
 
 impl Common {
+    /// What `--start-limit` says, or what holds without it.
+    fn start_limit(&self, default: Duration) -> Duration {
+        self.start_limit.map_or(default, Duration::from_secs)
+    }
+
     /// What a run has that was told nothing.
     fn plain() -> Self {
         Self {
@@ -308,7 +315,7 @@ impl Common {
             format: Format::Text,
             seed: None,
             fail_fast: false,
-            start_limit: adapter::HELLO_LIMIT.as_secs(),
+            start_limit: None,
             jobs: 4,
             cases: None,
         }
@@ -316,7 +323,7 @@ impl Common {
 }
 
 fn pool(line: &str, role: Role, common: &Common) -> anyhow::Result<AdapterPool> {
-    let limit = Duration::from_secs(common.start_limit);
+    let limit = common.start_limit(adapter::HELLO_LIMIT);
     Ok(AdapterPool::new(AdapterCommand::parse(line)?, role).with_hello_limit(limit))
 }
 

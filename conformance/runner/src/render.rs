@@ -92,9 +92,6 @@ fn tell(out: &mut String, report: &CaseReport, rules: impl Iterator<Item = Strin
 /// The end of a run: verdicts counted, requirements tested or not, and the conclusion.
 pub fn summary(report: &RunReport) -> String {
     let mut out = String::from("\n");
-    for warning in &report.warnings {
-        let _ = writeln!(out, "warning: {warning}");
-    }
     for (title, wanted) in [
         ("failed", RequirementState::Fail),
         ("broken run", RequirementState::HarnessError),
@@ -113,6 +110,9 @@ pub fn summary(report: &RunReport) -> String {
         if !ids.is_empty() && !on_purpose {
             let _ = writeln!(out, "requirements {title} ({}): {}", ids.len(), ids.join(" "));
         }
+    }
+    for warning in &report.warnings {
+        let _ = writeln!(out, "warning: {warning}");
     }
     let counts: Vec<String> = verdict::ALL
         .iter()

@@ -100,7 +100,8 @@ pub struct RunReport {
     /// Cases that were selected and not played, since `--fail-fast` ended the run before them.
     #[serde(default, skip_serializing_if = "is_none_left")]
     pub left_out: usize,
-    /// What may make the run say less than was meant: a capability that no case knows.
+    /// What may make the run say less than was meant (a capability that no case knows), and what is no case's fault and yet not
+    /// as it should be (a program that did not end as ADAPTER.md asks).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Cases by verdict, under [`Verdict::key`].

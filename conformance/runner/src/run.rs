@@ -22,6 +22,7 @@ use crate::report::CaseReport;
 use crate::requirement::Requirements;
 use crate::score::Scoring;
 use crate::select::{Selection, VECTOR};
+use crate::server_drive::silence::Silence;
 use crate::server_drive::{self, ServerTarget};
 use crate::still;
 use crate::vector::{self, Vector, Vectors};
@@ -41,6 +42,8 @@ pub struct RunContext {
     pub slack: Duration,
     /// What an outcome counts for.
     pub scoring: Arc<Scoring>,
+    /// What is known about a server that does not answer.
+    pub(crate) silence: Arc<Silence>,
 }
 
 impl RunContext {
@@ -52,6 +55,7 @@ impl RunContext {
             seed,
             slack,
             scoring: Arc::default(),
+            silence: Arc::default(),
         }
     }
 
@@ -121,6 +125,19 @@ impl Target {
                 ..
             })
         )
+    }
+
+    /// How the programs ended that did not end as ADAPTER.md asks; to be asked after [`Target::stop`].
+    pub fn bad_ends(&self) -> Vec<String> {
+        let server = match self {
+            Target::Both {
+                server: ServerTarget::Adapter(pool),
+                ..
+            } => Some(pool),
+            _ => None,
+        };
+        let pools = self.pool().into_iter().chain(server);
+        pools.filter_map(AdapterPool::bad_ends).collect()
     }
 
     /// Ends whatever was started.
@@ -277,7 +294,7 @@ async fn play(case: &Case, target: &Target, context: &RunContext) -> Outcome {
             _ => Err(NotRun::Harness("the case is for another role".to_owned())),
         }
     };
-    match tokio::time::timeout(Duration::from_millis(case.limit_ms), drive).await {
+    match tokio::time::timeout(Duration::from_millis(case.limit_ms), Box::pin(drive)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(overran(case, target).await),
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::adapter::{Adapter, AdapterError, COMMAND_LIMIT};
+use crate::adapter::{Adapter, AdapterError, COMMAND_LIMIT, UNKNOWN_COMMAND};
 use crate::case::Level;
 use crate::requirement::Requirements;
 use crate::verdict::{Findings, NotRun, Outcome};
@@ -174,14 +174,12 @@ pub async fn ask(adapter: &Adapter, command: Value, expect: &BTreeMap<String, Va
     let mut findings = Findings::default();
     findings.saw(format!("response: {}", command["response"]));
     let reply = match adapter.request(command, COMMAND_LIMIT).await {
-        Err(AdapterError::Refused { error, .. }) if error == "unknown_command" => {
+        Err(AdapterError::Refused { error, .. }) if error == UNKNOWN_COMMAND => {
             return Err(NotRun::NotApplicable(
                 "the adapter does not offer `parse`".to_owned(),
             ));
         }
-        Err(AdapterError::Refused { error, .. }) => {
-            return Err(NotRun::PeerBroke(format!("the adapter refused `parse`: {error}")));
-        }
+        Err(error @ AdapterError::Refused { .. }) => return Err(NotRun::PeerBroke(error.to_string())),
         other => other?,
     };
     let nothing = Map::new();

@@ -93,7 +93,7 @@ fn a_url_that_cannot_be_driven_is_refused_with_what_is_wrong_with_it() {
 }
 
 #[test]
-fn a_url_where_nobody_listens_is_said_at_once() {
+fn a_url_where_nobody_listens_is_said_within_the_start_limit() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("bound").port();
     drop(free);
@@ -101,8 +101,17 @@ fn a_url_where_nobody_listens_is_said_at_once() {
     let place = format!("cannot connect to 127.0.0.1:{port}");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let there = format!("http://{}", taken.local_addr().expect("bound"));
-    refused(&["server", "--url", &url], 2, &["--url", &place, "refused"]);
-    let args = ["server", "--url", &there, "--metrics-url", &url];
+    let args = ["server", "--url", &url, "--start-limit", "1"];
+    refused(&args, 2, &["--url", &place, "refused", "tried for 1 s"]);
+    let args = [
+        "server",
+        "--url",
+        &there,
+        "--metrics-url",
+        &url,
+        "--start-limit",
+        "1",
+    ];
     refused(&args, 2, &["--metrics-url", &place]);
 }
 

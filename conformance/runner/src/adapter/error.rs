@@ -22,6 +22,18 @@ pub enum AdapterError {
         /// The end of its stderr.
         stderr: Tail,
     },
+    /// No answer before its case ran out of time.
+    #[error(
+        "the adapter did not answer `{command}` before the time of the case ran out (its limit is {limit_ms} ms){stderr}"
+    )]
+    OutOfTime {
+        /// The command that was not answered.
+        command: String,
+        /// The limit of the case.
+        limit_ms: u128,
+        /// The end of its stderr.
+        stderr: Tail,
+    },
     /// The process ended by itself.
     #[error("the adapter {how} while `{command}` was under way{stderr}")]
     Died {
@@ -44,12 +56,14 @@ pub enum AdapterError {
     #[error("the adapter broke {MAX_RESTARTS} times in this run and is not started again")]
     GivenUp,
     /// It answered with an error of its own.
-    #[error("the adapter refused `{command}`: {error}")]
+    #[error("the adapter refused `{command}`: {error}{stderr}")]
     Refused {
         /// The command.
         command: String,
         /// Its words.
         error: String,
+        /// The end of its stderr.
+        stderr: Tail,
     },
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::end::BadEnds;
 use super::{Adapter, AdapterCommand, AdapterError, HELLO_LIMIT, MAX_RESTARTS, Tail};
 use crate::case::Role;
 
@@ -13,6 +14,7 @@ pub struct AdapterPool {
     role: Role,
     hello_limit: Duration,
     current: tokio::sync::Mutex<Shared>,
+    ends: Arc<BadEnds>,
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +31,7 @@ impl AdapterPool {
             role,
             hello_limit: HELLO_LIMIT,
             current: tokio::sync::Mutex::default(),
+            ends: Arc::default(),
         }
     }
 
@@ -55,7 +58,7 @@ impl AdapterPool {
             return Err(AdapterError::GivenUp);
         }
         current.started += 1;
-        let fresh = Arc::new(Adapter::start(&self.command, self.role, self.hello_limit).await?);
+        let fresh = Arc::new(self.start_own().await?);
         current.adapter = Some(Arc::clone(&fresh));
         Ok(fresh)
     }
@@ -65,7 +68,14 @@ impl AdapterPool {
     /// # Errors
     /// [`AdapterError::Start`].
     pub async fn start_own(&self) -> Result<Adapter, AdapterError> {
-        Adapter::start(&self.command, self.role, self.hello_limit).await
+        let mut adapter = Adapter::start(&self.command, self.role, self.hello_limit).await?;
+        adapter.tell_ends_to(&self.ends);
+        Ok(adapter)
+    }
+
+    /// How processes of this program ended that did not end as ADAPTER.md asks; to be asked after [`AdapterPool::stop`].
+    pub fn bad_ends(&self) -> Option<String> {
+        self.ends.told()
     }
 
     /// Kills the shared program (a case overran its limit) and hands back the end of its stderr.

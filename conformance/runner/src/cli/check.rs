@@ -14,8 +14,10 @@ use url::Url;
 use crate::adapter::AdapterCommand;
 use crate::server_drive::probe::Address;
 
-/// How long a server may take to accept a connection.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// How long a server at a URL may take until it listens, where nothing else was said: it may have been started beside this run.
+pub(super) const LISTEN_LIMIT: Duration = Duration::from_secs(5);
+/// Between two attempts to connect.
+const BETWEEN: Duration = Duration::from_millis(100);
 
 /// Reads the value of `--adapter`.
 pub(super) fn adapter(text: &str) -> Result<String, String> {
@@ -77,21 +79,25 @@ pub(crate) fn part(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Whether somebody listens there.
+/// Waits until somebody listens there.
 ///
 /// # Errors
-/// Nobody does, or not within two seconds.
-pub(super) async fn listens(option: &str, url: &Url) -> anyhow::Result<()> {
+/// Nobody does within `limit`.
+pub(super) async fn listens(option: &str, url: &Url, limit: Duration) -> anyhow::Result<()> {
     let address = Address::parse(url.as_str())?;
-    let connect = TcpStream::connect(address.authority());
     let place = address.authority();
-    match tokio::time::timeout(CONNECT_LIMIT, connect).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(anyhow!("{option} {url}: cannot connect to {place}: {error}")),
-        Err(_) => Err(anyhow!(
-            "{option} {url}: cannot connect to {place}: no answer in {CONNECT_LIMIT:?}"
-        )),
-    }
+    let mut why = "no answer".to_owned();
+    let listening = async {
+        while let Err(error) = TcpStream::connect(place).await {
+            why = error.to_string();
+            tokio::time::sleep(BETWEEN).await;
+        }
+    };
+    let there = tokio::time::timeout(limit, listening).await;
+    there.map_err(|_| {
+        let seconds = limit.as_secs();
+        anyhow!("{option} {url}: cannot connect to {place}: {why} (tried for {seconds} s; --start-limit sets how long)")
+    })
 }
 
 /// Whether a file can be written at the end. What is there stays as it is until then.

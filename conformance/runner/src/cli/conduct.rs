@@ -133,7 +133,7 @@ pub(super) async fn conduct(
         hello.map(|hello| hello.implementation),
         elapsed_ms,
     );
-    report.warnings = warnings;
+    report.warnings.splice(0..0, warnings);
     let judged_by_then = report.cases.len();
     if let Some(by) = stopped {
         report.interrupted = Some(Interrupted {
@@ -259,7 +259,7 @@ fn assemble(
         elapsed_ms,
         interrupted: None,
         left_out: 0,
-        warnings: Vec::new(),
+        warnings: judged.target.bad_ends(),
         summary,
         conclusion: score::conclude(&cases),
         requirements,

@@ -330,11 +330,7 @@ fn judge_wire(findings: &mut Findings, case: &ClientCase, played: &Played) {
         "wire: nothing else was asked for",
         log.strays.is_empty() && log.dropped == 0,
         "no request outside the calls of the case",
-        if log.dropped > 0 {
-            format!("{} requests too many", log.dropped)
-        } else {
-            log.strays.join("; ")
-        },
+        log.told_strays(),
     );
     let mut count = |name: &str, range: Option<crate::case::Range>, seen: u64| {
         if let Some(range) = range {

@@ -4,7 +4,7 @@ use super::judge::{CallView, each};
 use super::spec::{FieldExpect, Gap, Port};
 use super::wire::Exchange;
 use crate::verdict::Findings;
-use crate::words;
+use crate::words::{each_of, each_or_none};
 
 /// Judges the fields and bodies of a group's requests.
 pub(crate) fn judge_fields(
@@ -111,7 +111,7 @@ pub(crate) fn judge_fields(
                 let wanted = (from..).take(seen.len());
                 (
                     !seen.is_empty() && seen.iter().copied().eq(wanted.map(Some)),
-                    words::gappy(seen),
+                    each_or_none(seen),
                 )
             },
         );
@@ -147,7 +147,7 @@ fn judge_trace(findings: &mut Findings, name: &str, trace_id: &str, calls: &[Cal
                 .collect();
             parents.sort_unstable();
             parents.dedup();
-            (!seen.is_empty() && parents.len() == seen.len(), words::list(seen))
+            (!seen.is_empty() && parents.len() == seen.len(), each_of(seen))
         },
     );
 }
@@ -183,7 +183,7 @@ fn judge_deadline(findings: &mut Findings, name: &str, deadline: u64, gaps: &[Ga
                 [Some(before), Some(after)] => after + least_wait(index + 1) <= before + 2,
                 _ => false,
             });
-            (first && falls, words::gappy(seen))
+            (first && falls, each_or_none(seen))
         },
     );
 }

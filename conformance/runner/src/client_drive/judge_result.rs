@@ -10,7 +10,6 @@ use super::spec::{Group, Left, ResultExpect};
 use crate::case::Range;
 use crate::still::Stills;
 use crate::verdict::Findings;
-use crate::words;
 
 /// Judges the replies of a group. Whatever else is expected, each reply must be there, and the attempts that it
 /// counts must be the requests that were seen.
@@ -210,10 +209,8 @@ fn judge_times(
                 };
                 let ok = fits(range, seen)
                     && said.is_some_and(|said| fits(range, Duration::from_millis(said + 1)));
-                (
-                    ok,
-                    format!("{} measured, {} ms said", ms(seen), words::or_none(said)),
-                )
+                let said = said.map_or_else(|| "none".to_owned(), |said| format!("{said} ms"));
+                (ok, format!("{} measured, {said} said", ms(seen)))
             },
         );
     }

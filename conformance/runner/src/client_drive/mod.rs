@@ -70,6 +70,7 @@ pub async fn run_case(
         origin: &open(body)?,
         started,
         give_up,
+        limit: Duration::from_millis(case.limit_ms),
         over: Mutex::default(),
     };
     drive.once().await
@@ -113,6 +114,7 @@ pub(crate) async fn observe(
         origin: &open(body)?,
         started,
         give_up: started + limit,
+        limit,
         over: Mutex::default(),
     };
     drive.configure(&drive.shared_client()).await?;
@@ -176,6 +178,8 @@ struct Drive<'a> {
     origin: &'a Origin,
     started: Instant,
     give_up: Instant,
+    /// What the case may take in all.
+    limit: Duration,
     /// The groups whose calls have all ended.
     over: Mutex<BTreeSet<String>>,
 }
@@ -188,8 +192,8 @@ impl Drive<'_> {
             &self.body.refusal_names,
         ) {
             (Ok(()), _) => {}
-            (Err(NotRun::Setup(what)), Some(knob)) => return Ok(refused(knob, what)),
-            (Err(other), _) => return Err(other),
+            (Err(AdapterError::Refused { error, .. }), Some(knob)) => return Ok(refused(knob, error)),
+            (Err(other), _) => return Err(other.into()),
         }
         let watch = Watch::default();
         let groups = tokio::select! {
@@ -224,7 +228,7 @@ impl Drive<'_> {
         format!("/c/{}/{}/{}-{index}", self.context.run_id, self.id, group.name)
     }
 
-    async fn configure(&self, client: &str) -> Result<(), NotRun> {
+    async fn configure(&self, client: &str) -> Result<(), AdapterError> {
         let urls = |ports: &[Port]| -> Vec<String> {
             ports
                 .iter()
@@ -335,7 +339,7 @@ impl Drive<'_> {
             Err(error) => Err(error),
             Ok(pending) => {
                 let id = pending.id.clone();
-                let reply = self.adapter.reply(pending, left);
+                let reply = self.adapter.reply_in_case(pending, left, self.limit);
                 match group.cancel_at_ms {
                     None => reply.await,
                     Some(at_ms) => {
@@ -360,19 +364,15 @@ impl Drive<'_> {
                             sent,
                             returned,
                             cancelled,
-                            reply_of(reply),
+                            reply_of(self.adapter, reply).await,
                         );
                     }
                 }
             }
         };
-        CallSeen::new(
-            self.path(group, index),
-            sent,
-            clock::now(),
-            cancelled,
-            reply_of(reply),
-        )
+        let returned = clock::now();
+        let reply = reply_of(self.adapter, reply).await;
+        CallSeen::new(self.path(group, index), sent, returned, cancelled, reply)
     }
 
     async fn metrics(&self) -> Result<Option<Value>, NotRun> {
@@ -416,14 +416,15 @@ pub(crate) async fn first_answer(
 }
 
 /// What a reply to `call` says.
-pub(crate) fn reply_of(reply: Result<Map<String, Value>, AdapterError>) -> Reply {
+pub(crate) async fn reply_of(adapter: &Adapter, reply: Result<Map<String, Value>, AdapterError>) -> Reply {
     match reply {
         Err(error) => Reply::Broke(error.to_string()),
         Ok(mut reply) => match reply.remove("result") {
             Some(Value::Object(result)) => Reply::Said(result),
             _ => Reply::Broke(format!(
-                "a reply to `call` without a `result`: {}",
-                Value::Object(reply)
+                "a reply to `call` without a `result`: {}{}",
+                Value::Object(reply),
+                adapter.last_words().await
             )),
         },
     }

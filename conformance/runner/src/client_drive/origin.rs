@@ -191,13 +191,18 @@ async fn serve(mut stream: TcpStream, port: Port, connection: usize, shared: &Sh
         let incoming = match reader.next(&mut stream).await {
             Ok(Some(incoming)) => incoming,
             Ok(None) => return,
-            Err(what) => return stray(shared, what),
+            Err(what) => return stray(shared, format!("{what}, on the {} port", port.word())),
         };
         let step = lock(&shared.routes).get_mut(&incoming.path).map(Route::next);
         let Some(step) = step else {
             stray(
                 shared,
-                format!("{} {} on the {port:?} port", incoming.method, incoming.path),
+                format!(
+                    "{} {}, on the {} port",
+                    incoming.method,
+                    incoming.path,
+                    port.word()
+                ),
             );
             let _ = stream
                 .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
@@ -310,94 +315,4 @@ async fn endless(stream: &mut TcpStream, pace: Endless, took: &(dyn Fn(u64) + Sy
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn step(status: u16, repeat: Repeat) -> Step {
-        Step {
-            status: Some(status),
-            repeat,
-            ..Step::default()
-        }
-    }
-
-    #[test]
-    fn a_script_goes_step_by_step_and_ends_in_plain_successes() {
-        let steps = Arc::new(vec![step(503, Repeat::Times(2)), step(429, Repeat::Times(1))]);
-        let mut route = Route {
-            steps,
-            step: 0,
-            used: 0,
-        };
-        let statuses: Vec<_> = (0..5).map(|_| route.next().status.unwrap()).collect();
-        assert_eq!(statuses, [503, 503, 429, 200, 200]);
-    }
-
-    #[test]
-    fn a_step_that_repeats_forever_is_never_left() {
-        let steps = Arc::new(vec![step(
-            503,
-            Repeat::Word(super::super::script::RepeatWord::Forever),
-        )]);
-        let mut route = Route {
-            steps,
-            step: 0,
-            used: 0,
-        };
-        assert!((0..100).all(|_| route.next().status == Some(503)));
-    }
-
-    #[tokio::test]
-    async fn real_time_a_client_that_reads_nothing_takes_little_of_an_endless_body() {
-        let origin = Origin::open(Duration::ZERO).unwrap();
-        let endless = Step {
-            endless: Some(Endless::Fast),
-            ..step(503, Repeat::Times(1))
-        };
-        origin.route("/c/first-0".to_owned(), Arc::new(vec![endless]));
-        let base = origin.base(Port::Main).trim_start_matches("http://").to_owned();
-        let mut stream = TcpStream::connect(base).await.unwrap();
-        let ask = b"GET /c/first-0 HTTP/1.1\r\nhost: a\r\n\r\n";
-        stream.write_all(ask).await.unwrap();
-        let taken = || origin.log().exchanges.first().map_or(0, |it| it.body_written);
-        let mut before = 0;
-        while before == 0 || taken() > before {
-            before = taken();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        assert!(before < 1 << 20, "{before} bytes");
-    }
-
-    #[tokio::test]
-    async fn who_counts_from_an_answer_waits_for_it_and_gives_up_where_none_comes() {
-        use tokio::io::AsyncReadExt as _;
-        let origins = [Origin::open(Duration::ZERO).unwrap()];
-        origins[0].route(
-            "/c/first-0".to_owned(),
-            Arc::new(vec![step(503, Repeat::Times(1))]),
-        );
-        let base = origins[0]
-            .base(Port::Main)
-            .trim_start_matches("http://")
-            .to_owned();
-        let asked = async {
-            tokio::time::sleep(Duration::from_millis(60)).await;
-            let asked = clock::now();
-            let mut stream = TcpStream::connect(base).await.unwrap();
-            let ask = b"GET /c/first-0 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
-            stream.write_all(ask).await.unwrap();
-            assert!(stream.read(&mut [0; 64]).await.unwrap() > 0);
-            asked
-        };
-        let far = clock::now() + Duration::from_secs(10);
-        let answer = crate::client_drive::first_answer(&origins, "/c/first-", far, || false);
-        let (asked, answered) = tokio::join!(asked, answer);
-        assert!(asked <= answered && answered < far);
-
-        let soon = clock::now() + Duration::from_millis(20);
-        let none = crate::client_drive::first_answer(&origins, "/c/second-", soon, || false).await;
-        assert!(none >= soon);
-        let over = crate::client_drive::first_answer(&origins, "/c/second-", far, || true).await;
-        assert!(over < far);
-    }
-}
+mod tests;

@@ -39,10 +39,11 @@ enum Framing {
 }
 
 impl Reader {
-    /// The next request; none when the client has closed the connection between two.
+    /// The next request; none when the client has closed or reset the connection between two. To whoever has closed it with part
+    /// of an answer unread, the system does the latter.
     ///
     /// # Errors
-    /// What came is not a request of HTTP/1.1, or is over a limit, or the connection broke.
+    /// What came is not a request of HTTP/1.1, or is over a limit, or the connection broke inside one.
     pub(crate) async fn next(&mut self, stream: &mut TcpStream) -> Result<Option<Incoming>, String> {
         let arrived_and_end = self.read_head(stream).await?;
         let Some((arrived, end)) = arrived_and_end else {
@@ -77,13 +78,12 @@ impl Reader {
             if self.buffer.len() > MAX_HEAD_BYTES {
                 return Err(format!("a request head of more than {MAX_HEAD_BYTES} bytes"));
             }
-            if !self.fill(stream).await? {
-                let clean = self.buffer.is_empty();
-                return if clean {
-                    Ok(None)
-                } else {
-                    Err("the connection ended inside a request".to_owned())
-                };
+            let more = self.fill(stream).await;
+            match (more, self.buffer.is_empty()) {
+                (Ok(true), _) => {}
+                (_, true) => return Ok(None),
+                (Ok(false), false) => return Err(broken_off("head", "closed")),
+                (Err(error), false) => return Err(broken_off("head", &error)),
             }
         }
     }
@@ -98,8 +98,10 @@ impl Reader {
 
     async fn take(&mut self, stream: &mut TcpStream, length: usize) -> Result<Vec<u8>, String> {
         while self.buffer.len() < length {
-            if !self.fill(stream).await? {
-                return Err("the connection ended inside a request body".to_owned());
+            match self.fill(stream).await {
+                Ok(true) => {}
+                Ok(false) => return Err(broken_off("body", "closed")),
+                Err(error) => return Err(broken_off("body", &error)),
             }
         }
         Ok(self.buffer.drain(..length).collect())
@@ -131,11 +133,24 @@ impl Reader {
                 self.buffer.drain(..end + 2);
                 return Ok(line);
             }
-            if self.buffer.len() > MAX_HEAD_BYTES || !self.fill(stream).await? {
-                return Err("a chunked body that breaks off".to_owned());
+            if self.buffer.len() > MAX_HEAD_BYTES {
+                return Err(format!(
+                    "a line of a chunked body of more than {MAX_HEAD_BYTES} bytes"
+                ));
+            }
+            match self.fill(stream).await {
+                Ok(true) => {}
+                Ok(false) => return Err(broken_off("chunked body", "closed")),
+                Err(error) => return Err(broken_off("chunked body", &error)),
             }
         }
     }
+}
+
+fn broken_off(part: &str, how: &str) -> String {
+    format!(
+        "a request whose {part} broke off: the client's side of the connection ended before it was whole ({how})"
+    )
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {

@@ -88,6 +88,37 @@ pub struct WireLog {
 }
 
 impl WireLog {
+    /// What was seen that belongs to no call, each thing once and with how often it was seen.
+    pub(crate) fn told_strays(&self) -> String {
+        let mut kinds: Vec<(&str, usize)> = Vec::new();
+        for what in &self.strays {
+            match kinds.iter_mut().find(|(known, _)| known == what) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((what, 1)),
+            }
+        }
+        let mut told: Vec<String> = kinds
+            .into_iter()
+            .map(|(what, count)| match count {
+                1 => what.to_owned(),
+                _ => format!("{count} x {what}"),
+            })
+            .collect();
+        if self.strays.len() >= MAX_STRAYS {
+            told.push(format!("and perhaps more: {MAX_STRAYS} are kept"));
+        }
+        if self.dropped > 0 {
+            told.push(format!(
+                "{} requests more than the {MAX_EXCHANGES} that are kept",
+                self.dropped
+            ));
+        }
+        match told.is_empty() {
+            true => "none".to_owned(),
+            false => told.join("; "),
+        }
+    }
+
     /// Keeps what belongs to no call, up to a limit.
     pub(crate) fn stray(&mut self, what: String) {
         if self.strays.len() < MAX_STRAYS {

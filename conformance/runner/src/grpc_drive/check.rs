@@ -8,6 +8,7 @@ use super::probe::Seen;
 use super::proto::{ErrorInfo, RetryInfo, Span, Status};
 use super::spec::{GrpcServerCase, Rule};
 use crate::verdict::Findings;
+use crate::words::{each_of, each_or_none, or_none};
 
 /// One refusal, beside what the server was told to say.
 #[derive(Debug, Clone)]
@@ -89,7 +90,7 @@ impl Refusal {
     }
 }
 
-fn text<'a>(fields: &'a HeaderMap, name: &str) -> &'a str {
+pub(super) fn text<'a>(fields: &'a HeaderMap, name: &str) -> &'a str {
     fields
         .get(name)
         .map_or("none", |value| value.to_str().unwrap_or("?"))
@@ -127,7 +128,7 @@ pub(super) fn judge(findings: &mut Findings, rule: Rule, refusals: &[Refusal], b
                 .map(|info| info.domain)
                 .collect();
             let one = domains.len() == 1 && !domains.contains("");
-            findings.check("ErrorInfo.domain", one, "one for all", format!("{domains:?}"));
+            findings.check("ErrorInfo.domain", one, "one for all", each_of(&domains));
         }
         Rule::RetryInfo => all(
             "RetryInfo",
@@ -192,7 +193,7 @@ fn error_info(refusal: &Refusal, state: Option<&str>) -> Result<(), String> {
         ("state", state),
     ] {
         if get(key) != wanted {
-            return Err(format!("{key} is {:?}, not {wanted:?}", get(key)));
+            return Err(format!("{key} is {}, not {}", or_none(get(key)), or_none(wanted)));
         }
     }
     let signal = text(refusal.seen.end(), "overload-signal");
@@ -214,7 +215,7 @@ fn retry_info(refusal: &Refusal) -> Result<(), String> {
     };
     (seen == wanted)
         .then_some(())
-        .ok_or_else(|| format!("delays {seen:?}, not {wanted:?}"))
+        .ok_or_else(|| format!("delays {} ms, not {}", each_or_none(seen), each_or_none(wanted)))
 }
 
 fn pushback(refusal: &Refusal) -> Result<(), String> {
@@ -229,7 +230,8 @@ fn pushback(refusal: &Refusal) -> Result<(), String> {
     };
     ok.then_some(()).ok_or_else(|| {
         format!(
-            "{lines:?} with retry={}, {} to {}",
+            "{} with retry={}, {} to {}",
+            each_of(&lines),
             retry_of(&refusal.code),
             refusal.after,
             refusal.max

@@ -9,16 +9,17 @@ use serde_json::{Value, json};
 use super::SERVICE;
 use super::origin::Origin;
 use super::spec::{GrpcClientCase, GrpcGroup};
-use crate::adapter::{Adapter, AdapterError, AdapterPool, COMMAND_LIMIT};
+use crate::adapter::{Adapter, AdapterPool, COMMAND_LIMIT};
 use crate::case::Case;
 use crate::client_drive::judge::{Played, judge};
 use crate::client_drive::record;
-use crate::client_drive::seen::{CallSeen, Reply};
+use crate::client_drive::reply_of;
+use crate::client_drive::seen::CallSeen;
 use crate::client_drive::spec::{ClientCase, Group, Port, Start, Who};
 use crate::client_drive::wire::{Exchange, WireLog};
 use crate::run::{self, RunContext};
 use crate::verdict::{Findings, NotRun, Outcome};
-use crate::words;
+use crate::words::or_none;
 use crate::{clock, slack};
 
 /// How far `grpc-timeout` and Overload-Deadline-Ms may differ: both are cut to their unit.
@@ -50,6 +51,7 @@ pub(crate) async fn run_case(
         adapter: &adapter,
         origin: &origin,
         give_up,
+        limit: Duration::from_millis(case.limit_ms),
     };
     let (groups, pace) = slack::during(join_all(body.calls.iter().map(|group| drive.group(group)))).await;
     tokio::time::sleep(Duration::from_millis(body.watch_ms)).await;
@@ -108,6 +110,8 @@ struct Drive<'a> {
     adapter: &'a Adapter,
     origin: &'a Origin,
     give_up: Instant,
+    /// What the case may take in all.
+    limit: Duration,
 }
 
 impl Drive<'_> {
@@ -137,19 +141,14 @@ impl Drive<'_> {
             command["incoming"] = incoming.clone();
         }
         let sent = clock::now();
-        let limit = self.give_up.saturating_duration_since(sent);
-        let reply = self.adapter.request(command, limit).await;
-        CallSeen::new(path, sent, clock::now(), None, reply_of(reply))
-    }
-}
-
-fn reply_of(reply: Result<serde_json::Map<String, Value>, AdapterError>) -> Reply {
-    match reply {
-        Err(error) => Reply::Broke(error.to_string()),
-        Ok(mut reply) => match reply.remove("result") {
-            Some(Value::Object(result)) => Reply::Said(result),
-            _ => Reply::Broke("a reply to `call` without a `result`".to_owned()),
-        },
+        let left = self.give_up.saturating_duration_since(sent);
+        let reply = match self.adapter.send(command).await {
+            Ok(pending) => self.adapter.reply_in_case(pending, left, self.limit).await,
+            Err(error) => Err(error),
+        };
+        let returned = clock::now();
+        let reply = reply_of(self.adapter, reply).await;
+        CallSeen::new(path, sent, returned, None, reply)
     }
 }
 
@@ -210,8 +209,8 @@ fn judge_requests(findings: &mut Findings, group: &GrpcGroup, calls: &[CallSeen]
                     timeout.abs_diff(deadline.saturating_mul(1000)) <= TIMEOUT_ROUNDING_US
                 });
             same.then_some(()).ok_or_else(|| {
-                let (timeout, deadline) = (words::or_none(timeout), words::or_none(deadline));
-                format!("grpc-timeout {timeout} beside {deadline} ms")
+                let deadline = or_none(deadline.map(|ms| format!("{ms} ms")));
+                format!("{} beside {deadline}", or_none(timeout))
             })
         });
     }

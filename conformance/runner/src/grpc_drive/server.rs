@@ -8,10 +8,9 @@ use super::probe::Probe;
 use super::spec::GrpcServerCase;
 use crate::adapter::{Adapter, COMMAND_LIMIT};
 use crate::case::Case;
-use crate::run::RunContext;
-use crate::server_drive::ServerTarget;
+use crate::run::{self, RunContext};
+use crate::server_drive::{ServerTarget, in_time};
 use crate::verdict::{Findings, NotRun, Outcome};
-use crate::words;
 
 /// Runs one case against a server of its own.
 pub(crate) async fn run_case(
@@ -24,6 +23,7 @@ pub(crate) async fn run_case(
         let why = "needs an adapter: a bare URL takes no fixture";
         return Err(NotRun::NotApplicable(why.to_owned()));
     };
+    let until = run::give_up(case);
     let adapter = pool.start_own().await?;
     let needed = [
         Some("force_reject"),
@@ -34,7 +34,10 @@ pub(crate) async fn run_case(
         Some(missing) => Err(NotRun::NotApplicable(format!(
             "the adapter does not declare {missing}"
         ))),
-        None => play(case, body, &adapter, context).await,
+        None => {
+            let play = play(case, body, &adapter, context);
+            in_time(case, until, &adapter, Box::pin(play)).await
+        }
     };
     adapter.stop().await;
     outcome
@@ -47,10 +50,7 @@ async fn play(case: &Case, body: &GrpcServerCase, adapter: &Adapter, context: &R
             COMMAND_LIMIT,
         )
         .await?;
-    let url = reply
-        .get("url")
-        .and_then(Value::as_str)
-        .ok_or_else(|| NotRun::PeerBroke("the answer to `start` has no url".to_owned()))?;
+    let url = adapter.listens("start", &reply).await?.url();
     let fixture = |mut members: Value| {
         members["cmd"] = json!("fixture");
         adapter.request(members, COMMAND_LIMIT)
@@ -61,7 +61,7 @@ async fn play(case: &Case, body: &GrpcServerCase, adapter: &Adapter, context: &R
     if let Some(state) = &body.state {
         fixture(json!({"name": "force_state", "state": state})).await?;
     }
-    let probe = Probe::connect(url).await.map_err(NotRun::PeerBroke)?;
+    let probe = Probe::connect(&url).await.map_err(NotRun::PeerBroke)?;
     let path = format!("/{SERVICE}/{}.{}", context.run_id, case.id);
     let fields: Vec<(&str, String)> = body
         .identity
@@ -87,14 +87,13 @@ async fn play(case: &Case, body: &GrpcServerCase, adapter: &Adapter, context: &R
         .end()
         .get("grpc-status")
         .is_some_and(|status| status == "0");
-    let status = served.end().get("grpc-status").map(http::HeaderValue::as_bytes);
     findings.check(
         "served when not told to refuse",
         ok && served.data > 0,
         "grpc-status 0 and a message",
         format!(
             "grpc-status {}, {} bytes",
-            words::or_none(status.map(String::from_utf8_lossy)),
+            check::text(served.end(), "grpc-status"),
             served.data
         ),
     );

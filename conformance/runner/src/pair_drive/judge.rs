@@ -15,7 +15,7 @@ use crate::client_drive::{judge_result, timeline};
 use crate::server_drive::message::Seen;
 use crate::server_drive::reject::Reading;
 use crate::verdict::{Findings, NotRun};
-use crate::words;
+use crate::words::or_none;
 
 /// The widest window that a client may make up for itself above D (CONTRACT section 5).
 const OWN_WINDOW: Duration = Duration::from_secs(5);
@@ -74,7 +74,7 @@ pub(super) fn judge(case: &PairCase, played: &Played, answers: &[Option<Seen>]) 
         "wire: nothing else was asked for",
         played.log.strays.is_empty() && played.log.dropped == 0,
         "no request outside the calls of the case",
-        played.log.strays.join("; "),
+        played.log.told_strays(),
     );
     if rejects < case.rejects {
         return Err(NotRun::Untestable(format!(
@@ -218,7 +218,7 @@ fn truthful(findings: &mut Findings, group: &PairGroup, calls: &[CallView<'_>], 
                 false,
                 format!(
                     "{} attempts said, {} requests seen",
-                    words::or_none(attempts),
+                    or_none(attempts),
                     call.requests.len()
                 ),
             );
@@ -238,10 +238,14 @@ fn truthful(findings: &mut Findings, group: &PairGroup, calls: &[CallView<'_>], 
                 } else {
                     last.as_ref().is_some_and(same)
                 };
-                let or_none = words::or_none::<&str>;
-                let sent = last.map(|last| format!("{} {}", last.status, or_none(last.code.as_deref())));
-                let said = format!("{} {}", words::or_none(status), or_none(code));
-                (heard, format!("{said} for {}", words::or_none(sent)))
+                let words = |status: Option<u64>, code: Option<&str>| {
+                    format!("status {}, code {}", or_none(status), or_none(code))
+                };
+                let sent = last.map(|last| words(Some(u64::from(last.status)), last.code.as_deref()));
+                (
+                    heard,
+                    format!("{} said; sent was {}", words(status, code), or_none(sent)),
+                )
             }
             // Held back by a reject to another call: then nothing of its own was on the wire.
             (true, _) => (

@@ -52,7 +52,8 @@ pub async fn run_case(
                 let why = "needs a server adapter: a bare URL takes no profile and no fixture";
                 return Err(NotRun::NotApplicable(why.to_owned()));
             }
-            between(case, body, client, url.as_str(), None, context).await
+            let address = Address::parse(url.as_str()).map_err(|error| NotRun::Harness(error.to_string()))?;
+            between(case, body, client, address, None, context).await
         }
         ServerTarget::Adapter(pool) => {
             let adapter = pool.start_own().await?;
@@ -82,15 +83,11 @@ async fn with_server(
     let mut command = json!({"cmd": "start"});
     command["profile"] = body.profile.clone().unwrap_or_else(|| json!({}));
     let reply = server.request(command, COMMAND_LIMIT).await?;
-    let url = reply
-        .get("url")
-        .and_then(Value::as_str)
-        .ok_or_else(|| NotRun::PeerBroke("the answer to `start` has no url".to_owned()))?
-        .to_owned();
+    let address = server.listens("start", &reply).await?;
     for fixture in &body.fixtures {
         set(server, fixture).await?;
     }
-    between(case, body, client, &url, Some(server), context).await
+    between(case, body, client, address, Some(server), context).await
 }
 
 async fn set(server: &Adapter, fixture: &Map<String, Value>) -> Result<(), NotRun> {
@@ -104,13 +101,12 @@ async fn between(
     case: &Case,
     body: &PairCase,
     client: &AdapterPool,
-    url: &str,
+    address: Address,
     server: Option<&Adapter>,
     context: &RunContext,
 ) -> Outcome {
     let give_up = run::give_up(case);
     let client = client.get().await?;
-    let address = Address::parse(url).map_err(|error| NotRun::PeerBroke(error.to_string()))?;
     let witness = Witness::before(address)
         .await
         .map_err(|error| NotRun::Harness(format!("loopback: {error}")))?;
@@ -129,6 +125,7 @@ async fn between(
         witness: &witness,
         name: &name,
         give_up,
+        limit: Duration::from_millis(case.limit_ms),
     };
     let calls = join_all(body.calls.iter().map(|group| stage.group(group)));
     let later = async {
@@ -166,6 +163,8 @@ struct Stage<'a> {
     witness: &'a Witness,
     name: &'a str,
     give_up: Instant,
+    /// What the case may take in all.
+    limit: Duration,
 }
 
 impl Stage<'_> {
@@ -185,7 +184,12 @@ impl Stage<'_> {
         let command = json!({"cmd": "call", "client": self.name, "request": request});
         let sent = clock::now();
         let left = self.give_up.saturating_duration_since(sent);
-        let reply = self.client.request(command, left).await;
-        CallSeen::new(path, sent, clock::now(), None, reply_of(reply))
+        let reply = match self.client.send(command).await {
+            Ok(pending) => self.client.reply_in_case(pending, left, self.limit).await,
+            Err(error) => Err(error),
+        };
+        let returned = clock::now();
+        let reply = reply_of(self.client, reply).await;
+        CallSeen::new(path, sent, returned, None, reply)
     }
 }

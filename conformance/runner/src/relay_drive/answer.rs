@@ -14,7 +14,7 @@ use crate::server_drive::message::{self, Seen};
 use crate::server_drive::reject::{Reading, SIGNAL};
 use crate::server_drive::rules;
 use crate::verdict::Findings;
-use crate::words;
+use crate::words::{each_of, or_none};
 
 /// How much smaller than exact a passed-up delay may be: the tolerance of "never early" (ADAPTER.md).
 const TOLERANCE: Duration = Duration::from_millis(2);
@@ -149,7 +149,7 @@ pub(super) fn expected(view: &View<'_>, expect: &AnswerExpect, findings: &mut Fi
     };
     if !expect.status.is_empty() {
         let held = expect.status.contains(&seen.status);
-        check("status", held, words::list(&expect.status), line(seen));
+        check("status", held, each_of(&expect.status), line(seen));
     }
     if !expect.code.is_empty() {
         let code = reading.code().unwrap_or("absent").to_owned();
@@ -196,7 +196,7 @@ pub(super) fn expected(view: &View<'_>, expect: &AnswerExpect, findings: &mut Fi
     }
     if expect.no_max {
         let got = reading.max();
-        check("max", got.is_none(), "absent".to_owned(), words::or_none(got));
+        check("max", got.is_none(), "absent".to_owned(), or_none(got));
     }
     contents(seen, &reading, expect, &mut check);
     if let (Some(range), Some(head)) = (expect.elapsed_ms, view.call.times.head) {
@@ -249,7 +249,7 @@ fn contents(
     }
     for (name, value) in &expect.headers {
         let got = seen.lines(name);
-        check(name, got == [value.clone()], value.clone(), words::list(got));
+        check(name, got == [value.clone()], value.clone(), each_of(&got));
     }
     if expect.plain {
         let fields = [SIGNAL, "retry-after", "retry-after-ms"];
@@ -263,7 +263,7 @@ fn contents(
             "contract fields",
             held,
             "none".to_owned(),
-            format!("{}, code {}", words::list(there), words::or_none(code)),
+            format!("fields {}, code {}", each_of(there), or_none(code)),
         );
     }
     if let Some(body) = &expect.body {

@@ -10,7 +10,7 @@ use crate::client_drive::script::{Reject, Repeat, Step};
 use crate::client_drive::wire::Exchange;
 use crate::still::Stills;
 use crate::verdict::Findings;
-use crate::words;
+use crate::words::{each_of, each_or_none};
 
 /// Calls of a group that are shown in the timeline.
 const MAX_SHOWN: usize = 5;
@@ -103,16 +103,11 @@ pub(super) fn judge(case: &RelayCase, played: &Played) -> Findings {
         );
     }
     for (index, log) in played.logs.iter().enumerate() {
-        let strays = log.strays.join("; ");
         findings.check(
             format!("dependency {index}: strays"),
             log.strays.is_empty() && log.dropped == 0,
             "only requests that a call explains",
-            if strays.is_empty() {
-                "none".to_owned()
-            } else {
-                strays
-            },
+            log.told_strays(),
         );
     }
     findings
@@ -150,11 +145,9 @@ fn shares(group: &Group, views: &[View<'_>], findings: &mut Findings) {
 }
 
 fn shown(answer: &AnswerExpect) -> String {
-    format!(
-        "status {}, code {}",
-        words::list(&answer.status),
-        words::list(&answer.code)
-    )
+    let any = |told: String| if told == "none" { "any".to_owned() } else { told };
+    let (status, code) = (each_of(&answer.status), each_of(&answer.code));
+    format!("status {}, code {}", any(status), any(code))
 }
 
 /// What each dependency saw: what the case says, and what holds for every relay.
@@ -190,8 +183,8 @@ fn dependencies(view: &View<'_>, findings: &mut Findings) {
             findings.check(
                 name("Overload-Attempt"),
                 seen == wanted,
-                words::gappy(wanted),
-                words::gappy(seen),
+                each_or_none(wanted),
+                each_or_none(seen),
             );
         }
     }
@@ -273,7 +266,7 @@ fn fields(expect: &Seen, name: &str, request: &Exchange, findings: &mut Findings
             format!("{name}: {field}"),
             seen.is_empty(),
             "absent",
-            words::list(seen),
+            each_of(seen),
         );
     }
     if let Some(body) = &expect.body {

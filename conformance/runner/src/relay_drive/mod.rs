@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use serde_json::Value;
 
 pub use spec::RelayCase;
 
@@ -87,11 +86,7 @@ pub async fn run_case(
     let name = format!("{}/{}", context.run_id, case.id);
     let command = body.setup.command(&name, &bases, body.replicas);
     let reply = adapter.request(command, COMMAND_LIMIT).await?;
-    let url = reply
-        .get("url")
-        .and_then(Value::as_str)
-        .ok_or_else(|| NotRun::PeerBroke("the answer to `configure` has no url".to_owned()))?;
-    let address = Address::parse(url).map_err(|error| NotRun::PeerBroke(error.to_string()))?;
+    let address = adapter.listens("configure", &reply).await?;
     let started = clock::now();
     let stage = Stage {
         prefix: format!("/c/{}/{}", context.run_id, case.id),

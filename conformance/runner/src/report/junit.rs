@@ -23,6 +23,9 @@ pub fn render(report: &RunReport) -> Result<String, quick_junit::SerializeError>
     suite.add_property(("seed", report.seed.to_string().as_str()));
     suite.add_property(("slack_ms", report.slack_ms.to_string().as_str()));
     suite.add_property(("contract_version", report.contract_version.to_string().as_str()));
+    if !report.warnings.is_empty() {
+        suite.set_system_out(report.warnings.join("\n"));
+    }
     for case in &report.cases {
         suite.add_test_case(test_case(case, report));
     }

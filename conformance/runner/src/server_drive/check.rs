@@ -17,7 +17,7 @@ use super::spec::{
 };
 use super::witness;
 use crate::verdict::Findings;
-use crate::words;
+use crate::words::{counted, each_of, or_none};
 
 /// Broken rules listed by one check at most; the rest is counted.
 const MAX_LISTED: usize = 6;
@@ -136,6 +136,7 @@ fn count(check: &Count, evidence: &Evidence, findings: &mut Findings) {
     let most = check.max.unwrap_or(usize::MAX);
     let ok = total > 0 && n >= least && n <= most && (!check.all || n == total);
     let bound = match (check.all, check.min, check.max) {
+        (true, _, _) if total == 0 => "some answers, and all of them".to_owned(),
         (true, _, _) => format!("all of {total}"),
         (_, Some(min), Some(max)) => format!("{min} to {max}"),
         (_, Some(min), None) => format!("at least {min}"),
@@ -146,7 +147,10 @@ fn count(check: &Count, evidence: &Evidence, findings: &mut Findings) {
         format!("answers to {}", check.of),
         ok,
         format!("{bound} with {}", check.filter.words()),
-        format!("{n} of {total}: {}", tally(of(evidence, &check.of))),
+        match total {
+            0 => format!("no answer at all: {}", tally(of(evidence, &check.of))),
+            _ => format!("{n} of {total}: {}", tally(of(evidence, &check.of))),
+        },
     );
 }
 
@@ -184,7 +188,7 @@ fn forced(label: &str, evidence: &Evidence, findings: &mut Findings) {
     let seen = if wrong.is_empty() {
         format!("{n} as asked")
     } else {
-        words::counted(&wrong)
+        counted(&wrong)
     };
     findings.check(
         format!("forced rejects of {label}"),
@@ -289,9 +293,9 @@ fn growth(check: &Growth, evidence: &Evidence, findings: &mut Findings) {
         format!(
             "{}: {} ms, {}: {} ms",
             check.small,
-            words::or_none(small),
+            or_none(small),
             check.large,
-            words::or_none(large)
+            or_none(large)
         ),
     );
 }
@@ -416,7 +420,7 @@ fn turn(check: &Turn, evidence: &Evidence, findings: &mut Findings) {
             "at most {} of {} done before it, and more than that behind it",
             check.at_most, check.by
         ),
-        format!("{overtaken:?} before, {behind} behind"),
+        format!("{} before, {behind} behind", or_none(overtaken)),
     );
 }
 
@@ -442,11 +446,11 @@ fn ended(check: &Ended, evidence: &Evidence, findings: &mut Findings) {
         format!(
             "at least {} tasks behind 202, each with a terminal state, none in {}",
             check.at_least,
-            words::list(&check.not)
+            each_of(&check.not)
         ),
         format!(
             "{n} tasks, {failed} without or with a wrong one: {}",
-            words::counted(&wrong)
+            counted(&wrong)
         ),
     );
 }

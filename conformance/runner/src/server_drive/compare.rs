@@ -21,7 +21,10 @@ pub(super) fn told(check: &Told, evidence: &Evidence, findings: &mut Findings) {
     findings.check(
         format!("words in {}", check.of),
         n >= check.min && check.max.is_none_or(|max| n <= max) && !answers.is_empty(),
-        format!("{:?} in {} to {:?} answers", check.words, check.min, check.max),
+        match check.max {
+            Some(max) => format!("{:?} in {} to {max} answers", check.words, check.min),
+            None => format!("{:?} in {} answers or more", check.words, check.min),
+        },
         format!("in {n} of {}; {}", answers.len(), tally(of(evidence, &check.of))),
     );
 }

@@ -107,7 +107,7 @@ pub enum NoAnswer {
         limit: usize,
     },
     /// The probe hung up on purpose.
-    #[error("the caller hung up")]
+    #[error("no answer by the time this runner hung up")]
     Left,
 }
 

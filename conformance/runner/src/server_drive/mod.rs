@@ -11,12 +11,11 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use url::Url;
 
 use crate::adapter::{Adapter, AdapterPool, COMMAND_LIMIT};
 use crate::case::Case;
-use crate::run::RunContext;
+use crate::run::{self, RunContext};
 use crate::verdict::{Findings, NotRun, Outcome};
 use crate::{clock, slack};
 
@@ -24,6 +23,7 @@ mod ask;
 pub mod callers;
 pub mod check;
 mod compare;
+mod left_out;
 pub mod look;
 pub mod message;
 pub mod page;
@@ -35,15 +35,17 @@ pub(crate) mod record;
 mod recorded;
 pub mod reject;
 pub mod rules;
+pub(crate) mod silence;
 pub mod spec;
 mod witness;
 
 use callers::Callers;
+use left_out::Page;
 use message::{Exchange, NoAnswer};
 use play::{Evidence, Stage};
 use probe::Address;
 pub use spec::ServerCase;
-use spec::{Check, Step};
+use spec::Step;
 
 /// Exchanges listed in the timeline of a case at most.
 const MAX_TIMELINE: usize = 40;
@@ -74,6 +76,8 @@ pub async fn run_case(
 ) -> Outcome {
     match target {
         ServerTarget::Adapter(pool) => {
+            context.silence.given_up()?;
+            let until = run::give_up(case);
             let adapter = pool.start_own().await?;
             let needed = body
                 .fixtures()
@@ -85,17 +89,22 @@ pub async fn run_case(
                 let words = format!("the adapter does not declare {}", missing.join(", "));
                 return Err(NotRun::NotApplicable(words));
             }
-            let stage = match start(adapter, body).await {
-                Ok(stage) => stage,
-                Err((adapter, why)) => {
-                    adapter.stop().await;
-                    return Err(why);
+            let drive = async {
+                let (server, metrics) = start(&adapter, body).await?;
+                if let Err(why) = context.silence.look(&server).await {
+                    return Err(adapter.broke(&why).await);
                 }
+                let stage = Stage {
+                    server,
+                    metrics,
+                    adapter: Some(&adapter),
+                    callers: Callers::One,
+                };
+                on(&stage, case, body, context).await
             };
-            let outcome = on(&stage, &case.requirements, body, context, true).await;
-            if let Some(adapter) = &stage.adapter {
-                adapter.stop().await;
-            }
+            // On the heap: what a case keeps of its steps is more than a stack should carry from caller to caller.
+            let outcome = in_time(case, until, &adapter, Box::pin(drive)).await;
+            adapter.stop().await;
             outcome
         }
         ServerTarget::Url { url, metrics_url } => {
@@ -107,6 +116,7 @@ pub async fn run_case(
                 |url: &Url| Address::parse(url.as_str()).map_err(|error| NotRun::Harness(error.to_string()));
             let metrics = metrics_url.as_ref().map(address).transpose()?;
             let server = address(url)?;
+            context.silence.look_once(&server).await?;
             let play = format!("{}/{}", context.run_id, case.id);
             let stage = Stage {
                 callers: Callers::of(server.authority(), context.seed, &play),
@@ -114,73 +124,59 @@ pub async fn run_case(
                 metrics,
                 adapter: None,
             };
-            on(&stage, &case.requirements, body, context, false).await
+            on(&stage, case, body, context).await
         }
     }
 }
 
-/// Starts the server of a case.
-async fn start(adapter: Adapter, body: &ServerCase) -> Result<Stage, (Adapter, NotRun)> {
+/// Starts the server of a case: its address, and that of its metrics page where it has one.
+async fn start(adapter: &Adapter, body: &ServerCase) -> Result<(Address, Option<Address>), NotRun> {
     let mut command = serde_json::json!({"cmd": "start"});
     command["profile"] = body.profile.clone().unwrap_or_else(|| serde_json::json!({}));
-    let reply = match adapter.request(command, COMMAND_LIMIT).await {
-        Ok(reply) => reply,
-        Err(error) => return Err((adapter, error.into())),
-    };
-    let url = |name: &str| {
-        reply
-            .get(name)
-            .and_then(Value::as_str)
-            .map(Address::parse)
-            .transpose()
-    };
-    match (url("url"), url("metrics_url")) {
-        (Ok(Some(server)), Ok(metrics)) => Ok(Stage {
-            server,
-            metrics,
-            adapter: Some(adapter),
-            callers: Callers::One,
-        }),
-        (Ok(None), _) => Err((
-            adapter,
-            NotRun::PeerBroke("the answer to `start` has no url".to_owned()),
-        )),
-        (Err(error), _) | (_, Err(error)) => Err((adapter, NotRun::PeerBroke(error.to_string()))),
+    let reply = adapter.request(command, COMMAND_LIMIT).await?;
+    let server = adapter.listens("start", &reply).await?;
+    Ok((server, adapter.place("start", &reply, "metrics_url").await?))
+}
+
+/// Plays a case on a process of its own until [`run::give_up`]: one that overruns its limit is ended here, where its stderr can still
+/// be told.
+pub(crate) async fn in_time(
+    case: &Case,
+    until: Instant,
+    adapter: &Adapter,
+    play: impl Future<Output = Outcome>,
+) -> Outcome {
+    match tokio::time::timeout_at(until.into(), play).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            let stderr = adapter.stderr_tail();
+            adapter.kill().await;
+            Err(NotRun::PeerBroke(format!(
+                "the case did not end within its limit of {} ms{stderr}",
+                case.limit_ms
+            )))
+        }
     }
 }
 
 /// Plays and judges on a running server.
-async fn on(
-    stage: &Stage,
-    requirements: &[String],
-    body: &ServerCase,
-    context: &RunContext,
-    fixtures: bool,
-) -> Outcome {
-    let blind = stage.metrics.is_none() && !fixtures;
-    let checks: Vec<&Check> = body
-        .checks
-        .iter()
-        .filter(|check| !(blind && check.needs_metrics()))
-        .collect();
-    let to_metrics = |step: &Step| match step {
-        Step::Load(sends) | Step::Probe(sends) | Step::Background(sends) => {
-            sends.iter().any(|send| send.to_metrics)
-        }
-        Step::AwaitMetric(_) => true,
-        _ => false,
+async fn on(stage: &Stage<'_>, case: &Case, body: &ServerCase, context: &RunContext) -> Outcome {
+    let (requirements, fixtures) = (&case.requirements, stage.adapter.is_some());
+    let by = match (&stage.metrics, stage.adapter) {
+        (Some(_), _) => Page::There,
+        (None, Some(_)) => Page::MissingFromStart,
+        (None, None) => Page::MissingFromUrl,
     };
-    if checks.is_empty() || (blind && body.steps.iter().any(to_metrics)) {
-        return Err(NotRun::NotApplicable(
-            "needs the metrics page; no --metrics-url was given".to_owned(),
-        ));
-    }
+    let checks = left_out::checks(by, case, body)?;
     let begun = clock::now();
     let (evidence, pace) = slack::during(play::play(stage, begun, &body.steps, context.seed)).await;
     let (mut evidence, slack) = (evidence?, pace.slack.max(context.slack));
     let since = |at: Instant| at.saturating_duration_since(begun);
     let stood = pace.stills.0.iter().map(|(from, to)| (since(*from), since(*to)));
     evidence.stood = stood.collect();
+    if !fixtures {
+        context.silence.heard(&evidence);
+    }
     if !fixtures {
         could_be_provoked(body, &evidence)?;
         patience::saw_a_crowd(body, &evidence)?;
@@ -216,7 +212,7 @@ async fn on(
         // Whatever is missing after that may be missing for want of this answer.
         findings.excuse_all();
     }
-    if blind {
+    if checks.len() < body.checks.len() {
         findings.saw("one witness only: no metrics page was given, so that its checks were left out");
     }
     tell(&evidence, &mut findings);

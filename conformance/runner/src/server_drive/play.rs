@@ -77,13 +77,13 @@ impl Evidence {
 
 /// Where the server under test is, and how it is told what to do.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Stage<'a> {
     /// Its address.
     pub server: Address,
     /// Its metrics page, where there is one.
     pub metrics: Option<Address>,
     /// Its adapter, where there is one.
-    pub adapter: Option<Adapter>,
+    pub adapter: Option<&'a Adapter>,
     /// Whom the runner plays towards it.
     pub callers: Callers,
 }
@@ -91,7 +91,7 @@ pub struct Stage {
 /// One case being played.
 #[derive(Debug)]
 pub struct Play<'a> {
-    stage: &'a Stage,
+    stage: &'a Stage<'a>,
     begun: Instant,
     open: Arc<Semaphore>,
     seen: Arc<Mutex<Vec<Exchange>>>,
@@ -109,7 +109,7 @@ pub struct Play<'a> {
 /// # Errors
 /// A fixture was refused, or the adapter broke.
 pub(super) async fn play(
-    stage: &Stage,
+    stage: &Stage<'_>,
     begun: Instant,
     steps: &[Step],
     seed: u64,
@@ -183,7 +183,7 @@ impl Play<'_> {
     }
 
     async fn fixture(&self, mut command: Value) -> Result<(), NotRun> {
-        let Some(adapter) = &self.stage.adapter else {
+        let Some(adapter) = self.stage.adapter else {
             return Err(NotRun::NotApplicable("a bare URL has no fixtures".to_owned()));
         };
         command["cmd"] = Value::from("fixture");

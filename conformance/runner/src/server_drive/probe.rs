@@ -70,6 +70,11 @@ impl Address {
         &self.authority
     }
 
+    /// As a URL again, without a closing slash.
+    pub fn url(&self) -> String {
+        format!("http://{}{}", self.authority, self.base)
+    }
+
     /// The path of the URL, without a closing slash.
     pub fn base(&self) -> &str {
         &self.base

@@ -5,6 +5,7 @@ use serde_json::Value;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use super::message::Seen;
+use crate::words;
 
 /// Name of the header field.
 pub const SIGNAL: &str = "overload-signal";
@@ -176,7 +177,7 @@ fn signal(dictionary: &Dictionary) -> Signal {
             "degraded" => {
                 read.degraded = item.as_boolean();
                 if read.degraded.is_none() {
-                    wrong.push(format!("degraded is {item:?}, not a Boolean"));
+                    wrong.push(format!("degraded is {}, not a Boolean", words::item(item)));
                 }
             }
             other => read.other.push(other.to_owned()),
@@ -188,7 +189,7 @@ fn signal(dictionary: &Dictionary) -> Signal {
 fn integer(key: &str, item: &BareItem, wrong: &mut Vec<String>) -> Option<i64> {
     let read = item.as_integer().map(i64::from);
     if read.is_none() {
-        wrong.push(format!("{key} is {item:?}, not an Integer"));
+        wrong.push(format!("{key} is {}, not an Integer", words::item(item)));
     }
     read
 }
@@ -196,7 +197,7 @@ fn integer(key: &str, item: &BareItem, wrong: &mut Vec<String>) -> Option<i64> {
 fn token(key: &str, item: &BareItem, wrong: &mut Vec<String>) -> Option<String> {
     let read = item.as_token().map(|token| token.as_str().to_owned());
     if read.is_none() {
-        wrong.push(format!("{key} is {item:?}, not a Token"));
+        wrong.push(format!("{key} is {}, not a Token", words::item(item)));
     }
     read
 }

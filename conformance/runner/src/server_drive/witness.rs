@@ -8,6 +8,7 @@ use super::play::Evidence;
 use super::reject::Reading;
 use super::spec::{Agree, Labels, Metric, Moved, PageSilent, Series};
 use crate::verdict::Findings;
+use crate::words::or_none;
 
 /// The admission counter and its decision label.
 const ADMISSIONS: &str = "agent_admission_total";
@@ -82,7 +83,7 @@ pub(super) fn moved(check: &Moved, evidence: &Evidence, findings: &mut Findings)
         ),
         within(delta, check.min, check.max) && (to.is_some() || check.min.is_none_or(|min| min <= 0.0)),
         bounds(check.min, check.max),
-        format!("{delta} ({from:?} to {to:?})"),
+        format!("{delta} ({} to {})", or_none(from), or_none(to)),
     );
 }
 

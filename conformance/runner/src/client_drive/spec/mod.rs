@@ -81,6 +81,16 @@ pub enum Port {
     Second,
 }
 
+impl Port {
+    /// Its name in reports.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Second => "second",
+        }
+    }
+}
+
 /// Some calls that are alike.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

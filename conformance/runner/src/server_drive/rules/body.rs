@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Judge;
 use crate::server_drive::reject::BodyRead;
+use crate::words::or_none;
 
 /// The JSON Schema of the problem body.
 const SCHEMA: &str = include_str!("../../../../contract/overload.schema.json");
@@ -49,7 +50,7 @@ impl Judge<'_> {
             Some(version) if version.as_i64() == Some(1) => {}
             other => self.say(
                 "VER-01",
-                format!("contract_version is {other:?}; this is version 1"),
+                format!("contract_version is {}; this is version 1", or_none(other)),
             ),
         }
         let code = members.get("code").and_then(Value::as_str).unwrap_or_default();
@@ -57,7 +58,10 @@ impl Judge<'_> {
         if self.reading.body.text("type").is_some_and(|kind| kind != wanted) {
             self.say(
                 "SRV-05",
-                format!("type is {:?}; the code makes it {wanted}", members.get("type")),
+                format!(
+                    "type is {}; the code makes it {wanted}",
+                    or_none(members.get("type"))
+                ),
             );
         }
         match PROBLEM.as_ref() {

@@ -1,6 +1,7 @@
 //! What a reject says about coming back: Retry-After, the window, the least deadline.
 
 use super::Judge;
+use crate::words::or_none;
 
 /// Largest `after` (SRV-25).
 const MAX_AFTER_MS: i64 = 86_400_000;
@@ -120,7 +121,10 @@ impl Judge<'_> {
                 let max = self.reading.max();
                 self.say(
                     "SRV-28",
-                    format!("after is at the ceiling, but max is {max:?}: not widened to 1.5 x after"),
+                    format!(
+                        "after is at the ceiling, but max is {}: not widened to 1.5 x after",
+                        or_none(max)
+                    ),
                 );
             }
         }

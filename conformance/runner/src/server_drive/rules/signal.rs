@@ -2,6 +2,7 @@
 
 use super::Judge;
 use crate::server_drive::reject::{Entry, Signal, SignalRead};
+use crate::words::or_none;
 
 impl Judge<'_> {
     pub(super) fn signal(&mut self) {
@@ -66,7 +67,10 @@ impl Judge<'_> {
             }
         }
         if signal.hop.is_some_and(|hop| !(0..=16).contains(&hop)) {
-            self.say("SRV-04", format!("hop is {:?}; it lies in 0..16", signal.hop));
+            self.say(
+                "SRV-04",
+                format!("hop is {}; it lies in 0..16", or_none(signal.hop)),
+            );
         }
         if signal.outcome.is_some() || signal.degraded.is_some() {
             self.say(
