@@ -21,6 +21,7 @@ pub mod cli;
 pub mod client_drive;
 pub mod clock;
 pub mod grpc_drive;
+pub mod input;
 pub mod pair_drive;
 pub mod peers;
 pub mod relay_drive;

@@ -16,7 +16,7 @@ use crate::run::{self, RunContext, Target};
 use crate::score::{self, Scoring};
 use crate::select::Selection;
 use crate::vector::Vectors;
-use crate::{clock, report, slack};
+use crate::{clock, input, report, slack};
 
 /// How much of a run is told while it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,7 +169,7 @@ fn scoring(common: &Common, set: &CaseSet, ids: &BTreeSet<String>) -> anyhow::Re
         None => None,
         Some(path) => {
             let named = || format!("--baseline {}", path.display());
-            let text = std::fs::read_to_string(path).with_context(named)?;
+            let text = input::text(path, input::MAX_WRITTEN).with_context(named)?;
             Some(Baseline::parse(&text, ids, clock::wall()).with_context(named)?)
         }
     };
