@@ -445,3 +445,41 @@ fn directories_that_link_back_to_themselves_are_no_endless_set_of_cases() {
     let words = ["--cases", "more than 10000 files and directories"];
     refused(&["list", "--cases", &directory], 2, &words);
 }
+
+#[test]
+fn a_url_that_is_none_is_answered_with_the_form_and_the_range_of_its_port() {
+    for (url, words) in [
+        (
+            "x",
+            ["it must be http://host:port", "relative URL without a base"],
+        ),
+        (
+            "http://127.0.0.1:99999",
+            ["it must be http://host:port", "1..=65535"],
+        ),
+    ] {
+        refused(&["server", "--url", url], 2, &words);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_peer_that_was_built_without_mutants_is_answered_with_how_to_build_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let peer = dir.path().join("client-tower");
+    let script = "#!/bin/sh\necho \"error: unexpected argument '--mutant' found\" >&2\nexit 2\n";
+    std::fs::write(&peer, script).expect("written");
+    std::fs::set_permissions(&peer, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let peers = dir.path().display().to_string();
+    let args = [
+        "self",
+        "--peers",
+        &peers,
+        "--mutants-only",
+        "--filter",
+        "client-tower",
+    ];
+    let words = ["unexpected argument", "-p holdoff-peers --features mutants"];
+    refused(&args, 2, &words);
+}

@@ -171,7 +171,18 @@ async fn caught(
     };
     let line = command(dir, &mutant.program, &format!(" --mutant {}", mutant.name))?;
     let judged = Judged::of(mutant.mode.word(), At::Adapter(line), &common)?;
-    let report = conduct(&judged, &common, Told::Nothing, interrupt).await?;
+    let report = conduct(&judged, &common, Told::Nothing, interrupt).await;
+    let report = report.map_err(|error| {
+        // What our peers' command line says where `--mutant` is not compiled in.
+        let said = format!("{error:#}");
+        match said.contains("unexpected argument") && said.contains("--mutant") {
+            true => error.context(format!(
+                "{} was built without mutants; build it: cargo build -p holdoff-peers --features mutants",
+                mutant.program
+            )),
+            false => error,
+        }
+    })?;
     let by = |requirement: &String| {
         let failed = report.cases.iter().filter(|case| {
             case.requirements.contains(requirement) && matches!(case.verdict, Verdict::Fail | Verdict::Warn)
