@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{CallCommand, Configure, ParseCommand};
+use crate::command::{CallCommand, Configure, ParseCommand, check_knobs};
 use crate::protocol::{Adapter, bad_command, unknown_command};
 use crate::reply::{self, Answered};
 use crate::{clock, parse};
@@ -81,6 +81,7 @@ impl<F: Flavour> ClientAdapter<F> {
     }
 
     fn configure(&self, command: Value) -> anyhow::Result<Value> {
+        check_knobs(&command)?;
         let configure: Configure = serde_json::from_value(command)?;
         let client = self.flavour.configure(&configure)?;
         lock(&self.clients).insert(configure.client, client);
@@ -169,7 +170,9 @@ impl<F: Flavour> Adapter for ClientAdapter<F> {
             "call" => self.call(command).await,
             "cancel" => self.cancel(&command),
             "metrics" => self.metrics(&command),
-            "parse" => typed::<ParseCommand>(command).and_then(|command| parse::parse(&command)),
+            "parse" => check_knobs(&command)
+                .and_then(|()| typed::<ParseCommand>(command))
+                .and_then(|command| parse::parse(&command)),
             _ => return unknown_command(),
         };
         answer.unwrap_or_else(|error| bad_command(format!("{error:#}")))

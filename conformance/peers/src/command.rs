@@ -45,6 +45,47 @@ pub struct PolicyKnobs {
     pub(crate) max_waiting: Option<u32>,
 }
 
+/// What the numbers among the knobs may be: the ranges of [`Policy::builder`], in the protocol's units.
+const KNOBS: [(&str, u64, u64); 8] = [
+    ("/max_attempts", 1, 255),
+    ("/max_attempts_scheduled", 1, 255),
+    ("/hint_cap_ms", 0, 86_400_000),
+    ("/backoff_floor_ms", 1, 60_000),
+    ("/backoff_base_ms", 0, 3_600_000),
+    ("/backoff_cap_ms", 0, 3_600_000),
+    ("/budget/capacity", 0, 1_000_000),
+    ("/max_waiting", 0, 1_000_000),
+];
+
+/// Looks at the knobs of a command before its types are: the type of a number says neither which knob it is of nor what
+/// that one may be.
+///
+/// # Errors
+/// Names the knob, its value and its limit.
+pub fn check_knobs(command: &Value) -> anyhow::Result<()> {
+    let Some(policy) = command.get("policy").filter(|policy| !policy.is_null()) else {
+        return Ok(());
+    };
+    for (at, least, most) in KNOBS {
+        let Some(value) = policy.pointer(at).filter(|value| !value.is_null()) else {
+            continue;
+        };
+        let fits = value
+            .as_u64()
+            .is_some_and(|number| (least..=most).contains(&number));
+        let knob = at.replace('/', ".");
+        anyhow::ensure!(
+            fits,
+            "policy{knob} is {value}; it must be a whole number in {least}..={most}"
+        );
+    }
+    let compat = policy.get("compat").filter(|value| !value.is_null());
+    if let Some(value) = compat.filter(|value| !value.is_boolean()) {
+        anyhow::bail!("policy.compat is {value}; it must be true or false");
+    }
+    Ok(())
+}
+
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct BudgetKnobs {
     pub(crate) capacity: Option<u32>,
@@ -208,4 +249,56 @@ pub struct ParsedRequest {
     pub idempotent: Option<bool>,
     /// Time for the whole call.
     pub deadline_ms: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn with(at: &str, value: &Value) -> Value {
+        match at.strip_prefix("/budget/") {
+            Some(name) => json!({"policy": {"budget": {name: value}}}),
+            None => json!({"policy": {at.trim_start_matches('/'): value}}),
+        }
+    }
+
+    #[test]
+    fn a_knob_outside_its_range_is_refused_with_its_name_its_value_and_the_range() {
+        for (at, least, most) in KNOBS {
+            let knob = at.replace('/', ".");
+            for value in [json!(-1), json!(1.5), json!("3"), json!(most + 1), json!(true)] {
+                let said = check_knobs(&with(at, &value)).unwrap_err().to_string();
+                let range = format!("{least}..={most}");
+                assert_eq!(
+                    said,
+                    format!("policy{knob} is {value}; it must be a whole number in {range}")
+                );
+            }
+        }
+        let said = check_knobs(&json!({"policy": {"compat": 1}}))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(said, "policy.compat is 1; it must be true or false");
+    }
+
+    #[test]
+    fn the_ends_of_each_range_are_what_the_policy_takes_too() {
+        for (at, least, most) in KNOBS {
+            for value in [least, most] {
+                let command = with(at, &json!(value));
+                check_knobs(&command).unwrap();
+                let knobs: PolicyKnobs = serde_json::from_value(command["policy"].clone()).unwrap();
+                assert!(knobs.build().is_ok(), "{at} {value}");
+            }
+            for beyond in [least.checked_sub(1), Some(most + 1)].into_iter().flatten() {
+                let command = with(at, &json!(beyond));
+                let knobs: PolicyKnobs = serde_json::from_value(command["policy"].clone()).unwrap();
+                assert!(knobs.build().is_err(), "{at} {beyond}");
+            }
+        }
+        check_knobs(&json!({"policy": null})).unwrap();
+        check_knobs(&json!({"policy": {"hint_cap_ms": null, "compat": false}})).unwrap();
+    }
 }

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::client_drive::ClientCase;
 use crate::grpc_drive;
 use crate::grpc_drive::spec::{GrpcClientCase, GrpcServerCase};
+use crate::input;
 use crate::pair_drive::PairCase;
 use crate::relay_drive::RelayCase;
 use crate::requirement::{Requirements, RequirementsError};
@@ -34,6 +35,9 @@ pub const SCHEMA: &str = "overload-cases/1";
 
 /// The longest a case may take; an adapter that hangs costs no more than this.
 pub const MAX_LIMIT_MS: u64 = 120_000;
+
+/// Most files and directories below a directory of cases.
+const MAX_ENTRIES: usize = 10_000;
 
 /// The time limit of a case that names none.
 pub const DEFAULT_LIMIT_MS: u64 = 20_000;
@@ -197,7 +201,7 @@ pub enum LoadError {
         /// What was read.
         path: PathBuf,
         /// What the system said.
-        error: std::io::Error,
+        error: input::Unread,
     },
     /// Not YAML, a key that is not known, a value of the wrong type.
     #[error("{file}: {message}")]
@@ -220,6 +224,9 @@ pub enum LoadError {
     /// The requirement list itself is broken.
     #[error(transparent)]
     Requirements(#[from] RequirementsError),
+    /// More than [`MAX_ENTRIES`] files and directories.
+    #[error("{0}: more than {MAX_ENTRIES} files and directories below it, the most that is looked at")]
+    TooMany(String),
     /// No case at all.
     #[error("{0}: no case file (*.yaml) there")]
     Empty(String),
@@ -252,14 +259,14 @@ pub fn load_embedded() -> Result<CaseSet, LoadError> {
 /// The directory cannot be read, holds no case, or a case file is broken.
 pub fn load_dir(dir: &Path) -> Result<CaseSet, LoadError> {
     let mut paths = Vec::new();
-    collect(dir, &mut paths)?;
+    collect(dir, &mut paths, &mut 0)?;
     paths.sort();
     if paths.is_empty() {
         return Err(LoadError::Empty(dir.display().to_string()));
     }
     let mut files = Vec::with_capacity(paths.len());
     for path in paths {
-        let text = fs::read_to_string(&path).map_err(|error| LoadError::Read {
+        let text = input::text(&path, input::MAX_WRITTEN).map_err(|error| LoadError::Read {
             path: path.clone(),
             error,
         })?;
@@ -268,15 +275,20 @@ pub fn load_dir(dir: &Path) -> Result<CaseSet, LoadError> {
     load(files)
 }
 
-fn collect(dir: &Path, into: &mut Vec<PathBuf>) -> Result<(), LoadError> {
-    let read = |error| LoadError::Read {
+fn collect(dir: &Path, into: &mut Vec<PathBuf>, seen: &mut usize) -> Result<(), LoadError> {
+    let read = |error: std::io::Error| LoadError::Read {
         path: dir.to_owned(),
-        error,
+        error: error.into(),
     };
     for entry in fs::read_dir(dir).map_err(read)? {
         let path = entry.map_err(read)?.path();
+        // Links may lead back, so that a small tree has no end.
+        *seen += 1;
+        if *seen > MAX_ENTRIES {
+            return Err(LoadError::TooMany(dir.display().to_string()));
+        }
         if path.is_dir() {
-            collect(&path, into)?;
+            collect(&path, into, seen)?;
         } else if path.extension().is_some_and(|ext| ext == "yaml") {
             into.push(path);
         }

@@ -22,6 +22,7 @@ pub mod cli;
 pub mod client_drive;
 pub mod clock;
 pub mod grpc_drive;
+pub mod input;
 pub(crate) mod lock;
 pub mod pair_drive;
 pub mod peers;

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use axum::{Router, routing::get};
-use holdoff_admission::Profile;
-use holdoff_admission_tower::{Admission, AdmissionLayer, Gate};
+use holdoff_admission_tower::{Admission, AdmissionLayer, Gate, Profile};
 use tokio::task::JoinSet;
 
 #[tokio::main]

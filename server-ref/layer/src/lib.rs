@@ -16,9 +16,9 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use holdoff_admission_tower::{Admission, Ask, Denied};
+//! use holdoff_admission_tower::{Admission, Ask, Denied, Profile};
 //!
-//! let admission = Admission::start(holdoff_admission::Profile::default(), None)?;
+//! let admission = Admission::start(Profile::default(), None)?;
 //! match admission.enter(&Ask::default()).await {
 //!     Ok(permit) => permit.completed(), // do the work first, of course
 //!     Err(refusal) => println!("{refusal}"),
@@ -86,6 +86,7 @@ pub use bulkhead::{Bulkhead, Call};
 pub use deadline::ForeignDeadlines;
 pub use drain::{DRAIN_BYTES, DRAIN_TIME, drain};
 pub use gate::{Asked, Gate, PeerAddress, Refusal};
+pub use holdoff_admission::{Profile, ProfileError};
 pub use identity::{Identify, Identity, RequestHead, Tiers};
 pub use meters::SharedRecorder;
 pub use place::{Permit, Place, Run};

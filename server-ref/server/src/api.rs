@@ -142,7 +142,7 @@ fn request_fields() -> Vec<Parameter> {
         ),
         asks(
             "Overload-Task-Class",
-            "Kind of work; an unknown one is the slowest.",
+            "Kind of work; an unknown one is reckoned as the slowest.",
             class,
         ),
         asks(

@@ -32,6 +32,8 @@ use holdoff_contract::{Tenant, Tier};
 use serde::Deserialize;
 
 mod check;
+#[cfg(test)]
+mod check_tests;
 mod file;
 mod limits;
 pub mod schema;
@@ -120,17 +122,25 @@ pub enum ConfigError {
         /// What was found.
         why: String,
     },
-    /// Keys and values that are wrong, in the order of the text; the first sixteen.
-    #[error("{}", lines(.0))]
-    Mistakes(Vec<Mistake>),
+    /// Keys and values that are wrong.
+    #[error("{}", lines(named, *more))]
+    Mistakes {
+        /// The first sixteen, in the order of the text.
+        named: Vec<Mistake>,
+        /// How many there are beside these.
+        more: usize,
+    },
 }
 
 fn place(at: Option<At>) -> String {
     at.map(|at| format!("{at}: ")).unwrap_or_default()
 }
 
-fn lines(mistakes: &[Mistake]) -> String {
-    let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
+fn lines(named: &[Mistake], more: usize) -> String {
+    let mut lines: Vec<String> = named.iter().map(Mistake::to_string).collect();
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
     lines.join("\n  ")
 }
 
@@ -205,7 +215,7 @@ impl ServerConfig {
 
     fn from_tree(root: &tree::Node) -> Result<Self, ConfigError> {
         let (config, mistakes) = Self::read_tree(root)?;
-        check::all(mistakes).map_err(ConfigError::Mistakes)?;
+        check::all(mistakes)?;
         Ok(config)
     }
 
@@ -214,7 +224,7 @@ impl ServerConfig {
         if root.is_empty() {
             return Err(ConfigError::Empty);
         }
-        let mut map = check::check(root).map_err(ConfigError::Mistakes)?;
+        let mut map = check::check(root)?;
         let mut own = serde_json::Map::new();
         for key in ["server", "observe", "anonymous", "identities"] {
             own.extend(map.remove(key).map(|value| (key.to_owned(), value)));

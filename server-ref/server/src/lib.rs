@@ -7,7 +7,7 @@
 //! | route | answer |
 //! |---|---|
 //! | `POST /v1/work` `{"class","payload","duration_ms"}` | waits for the work, 200 |
-//! | `GET`, `HEAD /v1/work` | the same without a body: class from `Overload-Task-Class`, for a time drawn of it |
+//! | `GET`, `HEAD /v1/work` | the same without a body: class from `Overload-Task-Class`, for a time drawn of it; of the quickest class where none is named |
 //! | `POST /v1/tasks` | 202 + `Location`; `outcome=defer` when it is put off |
 //! | `GET /v1/tasks/{id}` | the task's state, with `Retry-After` until it has ended |
 //! | `GET /v1/dead-letters` | the caller's non-sheddable tasks that did not end well, newest first |

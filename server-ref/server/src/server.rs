@@ -40,7 +40,7 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// The data directory cannot be used.
-    #[error("--data {}: the directory cannot be made: {error}", crate::shown::path(path))]
+    #[error("--data {}: {}", crate::shown::path(path), no_directory(path, error))]
     Data {
         /// Which directory.
         path: PathBuf,
@@ -62,6 +62,16 @@ pub enum StartError {
     /// The metrics recorder cannot be built.
     #[error("cannot set up metrics")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
+}
+
+/// Why there is no directory to keep tasks in.
+fn no_directory(path: &std::path::Path, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AlreadyExists if !path.is_dir() => {
+            "is a file; it must be a directory, made if absent".to_owned()
+        }
+        _ => format!("the directory cannot be made: {error}"),
+    }
 }
 
 fn reason(error: &std::io::Error) -> String {

@@ -3,6 +3,9 @@
 //!
 //! It stands for any handler, those that wait for something else and those that compute. Service times of real services are skewed, so a drawn time is log-normal with the
 //! mean and the 95th percentile that the profile declares.
+//!
+//! Where no declared class was named, the time is drawn of the quickest. That such work is *reckoned* as the slowest until it
+//! has been measured (SRQ-07) is caution, and says nothing about how long it takes; a bare `curl` should not seem to hang.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,14 +46,11 @@ impl Worker {
         }
     }
 
-    /// How long work of this class takes: as asked, else drawn.
+    /// How long work of this class takes: as asked, else drawn; of the quickest class where this one is not declared.
     pub(crate) fn duration(&self, profile: &Profile, class: &str, asked: Option<Duration>) -> Duration {
         let drawn = || {
-            let class = profile
-                .classes
-                .get(class)
-                .cloned()
-                .unwrap_or_else(|| profile.other_class());
+            let declared = profile.classes.get(class).or_else(|| quickest(profile));
+            let class = declared.cloned().unwrap_or_else(|| profile.other_class());
             let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
             draw(&class, rng.random(), rng.random())
         };
@@ -102,6 +102,11 @@ fn fail() -> ! {
     panic!("fixture panic_work")
 }
 
+fn quickest(profile: &Profile) -> Option<&Class> {
+    let classes = profile.classes.values();
+    classes.min_by(|a, b| a.mean_ms.total_cmp(&b.mean_ms))
+}
+
 /// A log-normal time from two uniform numbers in [0, 1).
 fn draw(class: &Class, u1: f64, u2: f64) -> Duration {
     let mean = class.mean().as_secs_f64();
@@ -116,6 +121,36 @@ fn draw(class: &Class, u1: f64, u2: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_without_a_declared_class_takes_as_long_as_the_quickest() {
+        let of = |mean_ms| Class {
+            mean_ms,
+            p95_ms: Some(mean_ms),
+            ..Class::default()
+        };
+        let mut profile = Profile {
+            classes: [
+                ("lint".to_owned(), of(50.0)),
+                ("migration".to_owned(), of(20_000.0)),
+            ]
+            .into(),
+            ..Profile::default()
+        };
+        let worker = Worker::new(Some(7), Duration::from_secs(600), &BTreeSet::new());
+        let took = |class| worker.duration(&profile, class, None).as_millis();
+        assert_eq!(
+            (took("other"), took("nobody"), took("migration")),
+            (50, 50, 20_000)
+        );
+        profile.classes.clear();
+        assert!(worker.duration(&profile, "other", None) > Duration::ZERO);
+        let asked = Some(Duration::from_millis(3));
+        assert_eq!(
+            worker.duration(&profile, "other", asked),
+            Duration::from_millis(3)
+        );
+    }
 
     #[test]
     fn drawn_times_have_the_mean_and_the_percentile_of_the_profile() {

@@ -140,7 +140,7 @@ fn every_case_file_is_built_in_and_loads() {
     );
     let mut paths = Vec::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
-    collect(&root, &mut paths).unwrap();
+    collect(&root, &mut paths, &mut 0).unwrap();
     let mut on_disk: Vec<String> = paths
         .iter()
         .map(|path| path.strip_prefix(&root).unwrap().display().to_string())

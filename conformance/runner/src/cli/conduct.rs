@@ -17,7 +17,7 @@ use crate::run::{self, RunContext, Target};
 use crate::score::{self, Scoring};
 use crate::select::{Selection, VECTOR};
 use crate::vector::Vectors;
-use crate::{capability, clock, report, slack};
+use crate::{capability, clock, input, report, slack};
 
 /// How much of a run is told while it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +203,7 @@ fn scoring(common: &Common, set: &CaseSet, ids: &BTreeSet<String>) -> anyhow::Re
         None => None,
         Some(path) => {
             let named = || format!("--baseline {}", path.display());
-            let text = std::fs::read_to_string(path).with_context(named)?;
+            let text = input::text(path, input::MAX_WRITTEN).with_context(named)?;
             Some(Baseline::parse(&text, ids, clock::wall()).with_context(named)?)
         }
     };

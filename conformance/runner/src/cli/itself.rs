@@ -171,6 +171,18 @@ fn told(reference: &Reference, report: &RunReport) -> String {
     text
 }
 
+/// Says how to build a program that refused `--mutant`, in the words of our peers' command line.
+fn knows_no_mutants(mutant: &Mutant, error: anyhow::Error) -> anyhow::Error {
+    let said = format!("{error:#}");
+    if said.contains("unexpected argument") && said.contains("--mutant") {
+        return error.context(format!(
+            "{} was built without mutants; build it: cargo build -p holdoff-peers --features mutants",
+            mutant.program
+        ));
+    }
+    error
+}
+
 /// Judges a mutant by the cases of the rules that it breaks.
 async fn mutant_run(mutant: &Mutant, dir: &Path, interrupt: &Interrupt) -> anyhow::Result<RunReport> {
     let line = command(dir, &mutant.program, &format!(" --mutant {}", mutant.name))?;
@@ -182,7 +194,9 @@ async fn mutant_run(mutant: &Mutant, dir: &Path, interrupt: &Interrupt) -> anyho
             ..Common::plain()
         };
         let judged = Judged::of(mutant.mode.word(), At::Adapter(line.clone()), &common)?;
-        conduct(&judged, &common, Told::Nothing, interrupt).await
+        conduct(&judged, &common, Told::Nothing, interrupt)
+            .await
+            .map_err(|error| knows_no_mutants(mutant, error))
     };
     // One case of one rule is enough; of several rules each needs its own. And the first that fails may have failed otherwise.
     if mutant.breaks.len() == 1 {

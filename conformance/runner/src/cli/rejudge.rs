@@ -7,13 +7,14 @@ use anyhow::{Context as _, anyhow};
 use super::print;
 use crate::case::CaseSet;
 use crate::client_drive;
+use crate::input;
 use crate::report::Conclusion;
 
 /// Judges each record and says what came out. The exit code is that of a run.
 pub(super) fn main(records: &[PathBuf], set: &CaseSet) -> anyhow::Result<u8> {
     let mut verdicts = Vec::with_capacity(records.len());
     for path in records {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text = input::text(path, input::MAX_RECORDED).with_context(|| path.display().to_string())?;
         let (id, level, findings) = client_drive::rejudge(set, &text)
             .map_err(|what| anyhow!(what).context(path.display().to_string()))?;
         let verdict = findings.verdict(level);

@@ -6,10 +6,8 @@ use anyhow::{Context as _, ensure};
 
 use super::print;
 use super::publish::write;
+use crate::input;
 use crate::report::{self, RunReport, table};
-
-/// The largest report that is read.
-const MAX_BYTES: u64 = 256 << 20;
 
 /// Reads the reports and writes the tables.
 pub(super) fn main(files: &[PathBuf], html: Option<&Path>, markdown: Option<&Path>) -> anyhow::Result<u8> {
@@ -35,13 +33,7 @@ pub(super) fn main(files: &[PathBuf], html: Option<&Path>, markdown: Option<&Pat
 
 fn read(path: &Path) -> anyhow::Result<RunReport> {
     let named = || path.display().to_string();
-    let size = std::fs::metadata(path).with_context(named)?.len();
-    ensure!(
-        size <= MAX_BYTES,
-        "{}: {size} bytes; at most {MAX_BYTES} are read",
-        named()
-    );
-    let text = std::fs::read_to_string(path).with_context(named)?;
+    let text = input::text(path, input::MAX_RECORDED).with_context(named)?;
     let report: RunReport = serde_json::from_str(&text).with_context(named)?;
     ensure!(
         report.schema == report::SCHEMA,

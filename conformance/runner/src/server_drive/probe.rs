@@ -51,7 +51,8 @@ impl Address {
             url: url.to_owned(),
             why,
         };
-        let parsed = Url::parse(url).map_err(|error| bad(error.to_string()))?;
+        let form = "it must be http://host:port, with a port in 1..=65535";
+        let parsed = Url::parse(url).map_err(|error| bad(format!("{error}; {form}")))?;
         if parsed.scheme() != "http" {
             return Err(bad(format!("the scheme is {}; it must be http", parsed.scheme())));
         }

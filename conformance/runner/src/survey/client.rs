@@ -13,6 +13,7 @@ use super::measure::Measured;
 use crate::adapter::{Adapter, AdapterCommand, AdapterError};
 use crate::case::Role;
 use crate::client_drive::{self, ClientCase};
+use crate::input;
 use crate::run::RunContext;
 
 /// The schema that a list of programs names.
@@ -52,7 +53,7 @@ enum When {
 
 impl ClientList {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text = input::text(path, input::MAX_WRITTEN).with_context(|| path.display().to_string())?;
         let list: ClientList = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
         let schema = &list.schema;
         anyhow::ensure!(

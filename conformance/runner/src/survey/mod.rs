@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::check;
 use crate::run::RunContext;
-use crate::{clock, run, slack};
+use crate::{clock, input, run, slack};
 use behaviour::{Behaviour, BehaviourSet};
 use client::{ClientList, Listed, Surveyed};
 use measure::Measured;
@@ -135,7 +135,7 @@ impl Survey {
 /// # Errors
 /// The file cannot be read or is no report of this schema.
 pub fn read(path: &Path) -> anyhow::Result<Survey> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = input::text(path, input::MAX_RECORDED).with_context(|| path.display().to_string())?;
     let survey: Survey = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
     anyhow::ensure!(
         survey.schema == SCHEMA,
@@ -150,7 +150,7 @@ async fn play(args: &SurveyArgs) -> anyhow::Result<Survey> {
     let started = clock::now();
     let mut set = match &args.behaviours {
         Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            let text = input::text(path, input::MAX_WRITTEN).with_context(|| path.display().to_string())?;
             BehaviourSet::parse(&path.display().to_string(), &text)?
         }
         None => BehaviourSet::load_embedded()?,

@@ -1,7 +1,8 @@
 //! The problem+json body (sections 2 and 4).
 //!
 //! Members are kept as the text they came in and read one by one: a number of 400 digits is a number, a wrong type
-//! costs only its own member, and what we do not know is neither built nor lost.
+//! costs only its own member, and what we do not know is neither built nor lost. A number is any that JSON has, so `1e3` is
+//! 1000 here, while a header field that says it is malformed.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

@@ -3,6 +3,9 @@
 //! Reading has two steps because a body arrives later than its head, may be slow, huge or hostile, and is not
 //! always wanted: [`Head::read`] decides from status and fields, [`Head::finish`] adds the body where one came in
 //! time.
+//!
+//! Numbers in fields are plain decimals. In a body they are JSON's: `1740`, `1739.2` (rounded up) and `1e3` (1000) are delays,
+//! `"1740"` and `-1` are malformed and counted (HNT-10).
 
 mod body;
 mod date;

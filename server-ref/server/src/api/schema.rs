@@ -133,13 +133,13 @@ pub struct Problem {
 /// Work to do.
 #[derive(ToSchema)]
 pub struct Task {
-    /// Kind of work; absent or unknown: the slowest.
+    /// Kind of work; absent or unknown: reckoned as the slowest.
     #[schema(pattern = "^[a-z][a-z0-9._-]{0,63}$")]
     class: Option<String>,
     /// Anything; it counts by its size.
     #[schema(value_type = Option<Object>)]
     payload: Option<serde_json::Value>,
-    /// How long it takes; absent: drawn from what the class declares.
+    /// How long it takes; absent: drawn from what the class declares, or the quickest class where none that is known is named.
     #[schema(minimum = 0)]
     duration_ms: Option<u64>,
 }

@@ -1,16 +1,18 @@
 //! A tree against the schema: what is wrong is named with key, value, limit and place, all of it at once.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 
 use holdoff_admission::ProfileError;
 use serde_json::{Map, Number, Value as Json};
 
+use super::ConfigError;
 use super::schema::{self, Kind, Names, TIERS};
 use super::tree::{At, Node, Style, Value};
 use crate::shown::{MAX_SHOWN, short};
 
-/// Most mistakes that are named: whoever made more has another file in hand.
+/// Most mistakes that are named, the rest is counted: whoever made more has another file in hand.
 const MAX_MISTAKES: usize = 16;
 
 /// One thing that is wrong with a profile.
@@ -83,11 +85,14 @@ impl fmt::Display for Mistake {
 }
 
 /// The tree as JSON with the schema's types, or what is wrong with it.
-pub(super) fn check(root: &Node) -> Result<Map<String, Json>, Vec<Mistake>> {
-    let mut walk = Walk { mistakes: Vec::new() };
+pub(super) fn check(root: &Node) -> Result<Map<String, Json>, ConfigError> {
+    let mut walk = Walk::default();
     match walk.value(root, "", "") {
         Some(Json::Object(map)) if walk.mistakes.is_empty() => Ok(map),
-        _ => Err(walk.mistakes),
+        _ => Err(ConfigError::Mistakes {
+            named: walk.mistakes,
+            more: walk.more,
+        }),
     }
 }
 
@@ -109,23 +114,32 @@ pub(super) fn located(root: &Node, mut error: ProfileError) -> Mistake {
 }
 
 /// The mistakes in the order of the text, as many as are told; `Ok` where there is none.
-pub(super) fn all(mut mistakes: Vec<Mistake>) -> Result<(), Vec<Mistake>> {
+pub(super) fn all(mut mistakes: Vec<Mistake>) -> Result<(), ConfigError> {
     if mistakes.is_empty() {
         return Ok(());
     }
     mistakes.sort_by_key(|mistake| mistake.at.map_or((usize::MAX, 0), |at| (at.line, at.column)));
+    let more = mistakes.len().saturating_sub(MAX_MISTAKES);
     mistakes.truncate(MAX_MISTAKES);
-    Err(mistakes)
+    Err(ConfigError::Mistakes {
+        named: mistakes,
+        more,
+    })
 }
 
+#[derive(Default)]
 struct Walk {
     mistakes: Vec<Mistake>,
+    /// Beyond [`MAX_MISTAKES`].
+    more: usize,
 }
 
 impl Walk {
     fn mistake(&mut self, at: Option<At>, what: Fault) {
         if self.mistakes.len() < MAX_MISTAKES {
             self.mistakes.push(Mistake { at, what });
+        } else {
+            self.more += 1;
         }
     }
 
@@ -151,6 +165,10 @@ impl Walk {
             if matches!(&node.value, Value::Scalar(text, Style::Open) if has_leading_zero(text)) {
                 limit.push_str(", without a leading zero, which others read as octal");
             }
+            if matches!((&node.value, key.kind), (Value::Scalar(text, Style::Open), Kind::Tenant | Kind::Path) if is_no_text(text))
+            {
+                limit.push_str(", in quotes where it looks like a number or a switch");
+            }
             self.wrong(node, path, limit);
         }
         value
@@ -164,7 +182,7 @@ impl Walk {
             Value::Nothing if !pattern.is_empty() => return Some(Json::Object(Map::new())),
             _ => {
                 let what = match names {
-                    Some(names) => format!("a map of {}s", names.stands_as.trim_matches(['<', '>'])),
+                    Some(names) => format!("a map of {}", names.plural),
                     None => format!("a map of {}", schema::children(pattern).join(", ")),
                 };
                 self.wrong(node, path, what);
@@ -183,10 +201,8 @@ impl Walk {
             return None;
         }
         let mut map = Map::new();
+        let mut firsts: HashMap<&str, Option<At>> = HashMap::new();
         for (index, (key, value)) in entries.iter().enumerate() {
-            if self.mistakes.len() == MAX_MISTAKES {
-                return None;
-            }
             let secret = names.is_some_and(|names| names.secret);
             let name = if secret {
                 format!("[{index}]")
@@ -195,17 +211,11 @@ impl Walk {
             };
             let dot = if path.is_empty() || secret { "" } else { "." };
             let path = format!("{path}{dot}{name}");
-            // Known keys are few, names have a limit, and unknown keys end the walk: this is no long search.
-            if let Some((first, _)) = entries[..index].iter().find(|(other, _)| other.name == key.name) {
-                self.mistake(
-                    key.at,
-                    Fault::Twice {
-                        key: path,
-                        first: first.at,
-                    },
-                );
+            if let Some(first) = firsts.get(key.name.as_str()).copied() {
+                self.mistake(key.at, Fault::Twice { key: path, first });
                 continue;
             }
+            firsts.insert(&key.name, key.at);
             let child = match names {
                 Some(names) => self.name(&key.name, key.at, &path, names),
                 None => self.known(&key.name, key.at, pattern, &path),
@@ -265,6 +275,11 @@ impl Walk {
     }
 
     fn unknown(&mut self, name: &str, at: Option<At>, path: &str, known: Vec<&'static str>) {
+        if self.mistakes.len() == MAX_MISTAKES {
+            // Not worth a look for what was meant.
+            self.more += 1;
+            return;
+        }
         let section = path
             .rsplit_once('.')
             .map_or(String::new(), |(section, _)| format!("{section}."));
@@ -313,11 +328,37 @@ fn scalar(text: &str, style: Style, kind: Kind) -> Option<Json> {
             _ => None,
         },
         Kind::Tenant => {
-            (style != Style::Bare && holdoff_contract::Tenant::new(text).is_ok()).then(|| Json::from(text))
+            (is_text(text, style) && holdoff_contract::Tenant::new(text).is_ok()).then(|| Json::from(text))
         }
-        Kind::Path => (style != Style::Bare && !text.is_empty()).then(|| Json::from(text)),
+        Kind::Path => (is_text(text, style) && !text.is_empty()).then(|| Json::from(text)),
         Kind::Tiers | Kind::Classes => None,
     }
+}
+
+fn is_text(text: &str, style: Style) -> bool {
+    match style {
+        Style::Text => true,
+        Style::Open => !is_no_text(text),
+        Style::Bare => false,
+    }
+}
+
+/// Without quotes, YAML reads this as a number or a switch; what looks so at the first look is taken for one.
+fn is_no_text(text: &str) -> bool {
+    let digits = text.trim_start_matches(['+', '-']);
+    let number = |text: &str| {
+        text.starts_with(|first: char| first == '.' || first.is_ascii_digit())
+            && text.replace('_', "").parse::<f64>().is_ok()
+    };
+    let based = |(mark, radix)| {
+        let rest = digits.strip_prefix(mark).unwrap_or_default();
+        !rest.is_empty() && rest.chars().all(|letter| letter == '_' || letter.is_digit(radix))
+    };
+    number(digits)
+        || [("0x", 16), ("0o", 8), ("0b", 2)].into_iter().any(based)
+        || ["true", "false", "yes", "no", "on", "off", ".inf", ".nan"]
+            .iter()
+            .any(|word| digits.eq_ignore_ascii_case(word))
 }
 
 /// The digits of what may be a number: TOML allows underscores between them.

@@ -100,7 +100,7 @@ impl ServerConfig {
                 let why = format!("cannot be written: {}", failed.error);
                 unusable(failed.key, &failed.path, why);
             }
-            check::all(mistakes).map_err(ConfigError::Mistakes)?;
+            check::all(mistakes)?;
             Ok(config)
         };
         read().map_err(|why| LoadError {

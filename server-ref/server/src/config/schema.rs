@@ -143,6 +143,7 @@ impl fmt::Display for Key {
 pub(super) struct Names {
     /// How the table writes them.
     pub(super) stands_as: &'static str,
+    pub(super) plural: &'static str,
     pub(super) must_be: &'static str,
     pub(super) fits: fn(&str) -> bool,
     /// Most entries.
@@ -154,6 +155,7 @@ pub(super) struct Names {
 pub(super) const NAMES: [Names; 4] = [
     Names {
         stands_as: "<tier>",
+        plural: "tiers",
         must_be: "one of critical, non-sheddable, deferrable",
         fits: |name| TIERS.contains(&name),
         most: TIERS.len(),
@@ -161,6 +163,7 @@ pub(super) const NAMES: [Names; 4] = [
     },
     Names {
         stands_as: "<class>",
+        plural: "classes",
         must_be: "1 to 64 characters [a-z][a-z0-9._-]*",
         fits: |name| holdoff_contract::TaskClass::new(name).is_ok(),
         most: holdoff_admission::profile::MAX_CLASSES,
@@ -168,6 +171,7 @@ pub(super) const NAMES: [Names; 4] = [
     },
     Names {
         stands_as: "<tenant>",
+        plural: "tenants",
         must_be: "1 to 128 printable ASCII characters",
         fits: |name| holdoff_contract::Tenant::new(name).is_ok(),
         most: holdoff_admission::profile::MAX_NAMED_TENANTS,
@@ -175,6 +179,7 @@ pub(super) const NAMES: [Names; 4] = [
     },
     Names {
         stands_as: "<token>",
+        plural: "tokens",
         must_be: "1 to 512 printable ASCII characters without spaces",
         fits: |name| (1..=512).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()),
         most: super::MAX_IDENTITIES,

@@ -24,7 +24,16 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Problem> {
     let mut parts = media.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default();
     if !essence.eq_ignore_ascii_case("application/json") || !parts.all(is_utf8_or_no_charset) {
-        return Err(unsupported("Content-Type", media, "application/json, in UTF-8"));
+        let limit = "application/json, in UTF-8";
+        return Err(match fields {
+            0 => Problem::field(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "Content-Type",
+                "absent",
+                limit,
+            ),
+            _ => unsupported("Content-Type", media, limit),
+        });
     }
     for coding in text(headers, &CONTENT_ENCODING).flat_map(|value| value.split(',')) {
         let coding = coding.trim();

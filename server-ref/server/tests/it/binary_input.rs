@@ -123,6 +123,10 @@ async fn an_option_that_cannot_be_used_is_named_once_with_its_value_and_what_is_
             &["--data /proc/nope: the directory cannot be made: "],
         ),
         (
+            &["--data", "/proc/version"],
+            &["--data /proc/version: is a file; it must be a directory"],
+        ),
+        (
             &["--trace", "/proc/nope/x"],
             &["--trace /proc/nope/x: cannot be written: "],
         ),

@@ -131,6 +131,12 @@ async fn a_body_that_is_declared_as_something_else_is_not_read_as_json() {
             "Content-Type",
             &["application/json"],
         ),
+        (
+            &[],
+            415,
+            "Content-Type",
+            &["Content-Type is absent; it must be application/json"],
+        ),
     ] {
         assert_fault(&post(fields).await, status, field, words);
     }
