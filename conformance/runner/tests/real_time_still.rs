@@ -23,7 +23,7 @@ cases:
     server:
       plain: true
       steps:
-        - load: [{label: one, method: GET, path: /}]
+        - load: [{label: one, method: GET, path: /measured}]
       checks:
         - time: {of: one, max_ms: 100}
 ";
@@ -85,8 +85,14 @@ async fn judged(wrong: fn(u32) -> Wrong) -> Judged {
 }
 
 async fn serve(mut stream: TcpStream, pid: u32, requests: Arc<AtomicU32>, wrong: fn(u32) -> Wrong) {
-    // Somebody who only looks whether we listen says nothing.
-    if stream.read(&mut [0; 4096]).await.unwrap_or(0) == 0 {
+    // Somebody who only looks whether we listen says nothing, and who looks whether we answer asks for something else.
+    let mut head = [0; 4096];
+    let read = stream.read(&mut head).await.unwrap_or(0);
+    if read == 0 {
+        return;
+    }
+    if !head[..read].starts_with(b"GET /measured ") {
+        stream.write_all(ANSWER).await.unwrap();
         return;
     }
     let wrong = wrong(requests.fetch_add(1, Ordering::Relaxed) + 1);
