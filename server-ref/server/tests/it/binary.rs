@@ -32,7 +32,7 @@ pub(crate) fn profile(text: &str) -> tempfile::NamedTempFile {
 }
 
 /// Starts it on a free port and returns its address as it prints it.
-async fn start(args: &[&str]) -> (Child, String) {
+pub(crate) async fn start(args: &[&str]) -> (Child, String) {
     let mut child = program()
         .args(["--listen", "127.0.0.1:0", "--log", "warn"])
         .args(args)
