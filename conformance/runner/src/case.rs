@@ -224,7 +224,7 @@ pub enum LoadError {
     /// The requirement list itself is broken.
     #[error(transparent)]
     Requirements(#[from] RequirementsError),
-    /// More than [`MAX_ENTRIES`] files and directories.
+    /// More than `MAX_ENTRIES` files and directories.
     #[error("{0}: more than {MAX_ENTRIES} files and directories below it, the most that is looked at")]
     TooMany(String),
     /// No case at all.
